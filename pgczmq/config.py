@@ -1,0 +1,267 @@
+"""The whole interface in one TOML file: read, override, check, and write back what was resolved.
+
+Precedence: ``--set`` on the command line > ``PGC_*`` in the environment > the file > the defaults here.
+In the environment a key's dots are double underscores: ``PGC_SCHEME__NAME=pgc-cr`` is ``scheme.name``.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from pgczmq.errors import ConfigError
+
+ENVIRONMENT_PREFIX = "PGC_"
+
+
+class Section(BaseModel):
+    """A table of the file: frozen, and without room for keys it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class TaskConfig(Section):
+    """What is trained."""
+
+    name: str = "digits-cnn"
+    batch_size: int = Field(21, ge=1)
+    sampler: Literal["reshuffle", "fixed-batch"] = "reshuffle"
+    args: dict[str, Any] = {}
+
+
+class SchemeConfig(Section):
+    """Who computes what, and what a step waits for."""
+
+    name: str = "pgc-cr"
+    stragglers: int = Field(1, ge=0)
+    load: int | None = Field(None, ge=1)
+    k: int | None = Field(None, ge=1)
+    groups: int | None = Field(None, ge=1)
+    local_load: int | None = Field(None, ge=0)
+    code: Literal["auto", "random", "cyclic-mds"] = "auto"
+    wait: Literal["k", "usable"] = "k"
+    shortfall: Literal["wait", "partial"] = "wait"
+    max_age: int | None = Field(None, ge=0)
+    on_new_step: Literal["skip", "abandon"] = "skip"
+
+
+class PolicyConfig(Section):
+    """How many arrivals close a step."""
+
+    name: Literal["fixed"] = "fixed"
+
+
+class OptimizerConfig(Section):
+    """How an estimate moves the parameters."""
+
+    name: Literal["sgd", "adam", "adamw"] = "sgd"
+    lr: float = Field(0.05, gt=0)
+    momentum: float = Field(0.0, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0)
+    schedule: Literal["constant", "cosine", "step"] = "constant"
+    warmup: int = Field(0, ge=0, description="steps over which lr rises linearly from 0")
+    step_every: int = Field(200, ge=1, description='steps between drops of schedule = "step"')
+    step_factor: float = Field(0.1, gt=0, le=1, description='what a drop of schedule = "step" multiplies lr by')
+
+
+class EvalConfig(Section):
+    """When the held-out data is looked at."""
+
+    every: int = Field(100, ge=0)
+
+
+class DelayConfig(Section):
+    """Stragglers made on purpose: seconds slept by a worker before it sends."""
+
+    model: Literal["none", "constant", "exponential", "shifted-exponential"] = "none"
+    mean: float = Field(0.1, ge=0, description="seconds; of the exponential part, or the constant")
+    shift: float = Field(0.0, ge=0, description="seconds added to every draw of shifted-exponential")
+    workers: tuple[int, ...] | None = Field(None, description="who is slow; everybody unless set")
+
+
+class NetConfig(Section):
+    """Addresses, limits and deadlines."""
+
+    bind: str = "127.0.0.1"
+    port: int = Field(5555, ge=0, le=65532)
+    payload: Literal["auto", "tcp"] = "auto"
+    wire_dtype: Literal["float32"] = "float32"
+    step_timeout: float = Field(600, gt=0)
+    start_timeout: float = Field(120, gt=0)
+    heartbeat: float = Field(2, gt=0)
+    nonfinite: Literal["refuse", "abort"] = "refuse"
+    security: Literal["auto", "insecure"] = "auto"
+
+
+class CheckpointConfig(Section):
+    """How often the run is saved, and how many of the newest are kept."""
+
+    every: int = Field(200, ge=0)
+    keep: int = Field(3, ge=1)
+
+
+class UiConfig(Section):
+    """What a person sees while it runs."""
+
+    mode: Literal["auto", "live", "plain", "none"] = "auto"
+
+
+class RunConfig(Section):
+    """A whole run."""
+
+    name: str = ""
+    workers: int = Field(8, ge=1, le=4096)
+    steps: int = Field(600, ge=1)
+    seed: int = Field(1, ge=0, lt=2**63)
+    deterministic: bool = False
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Literal["auto"] | int = "auto"
+    task: TaskConfig = TaskConfig()
+    scheme: SchemeConfig = SchemeConfig()
+    policy: PolicyConfig = PolicyConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    eval: EvalConfig = EvalConfig()
+    delay: DelayConfig = DelayConfig()
+    net: NetConfig = NetConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    ui: UiConfig = UiConfig()
+
+    @field_validator("threads")
+    @classmethod
+    def _positive(cls, threads: str | int) -> str | int:
+        if isinstance(threads, int) and threads < 1:
+            raise ValueError('threads must be "auto" or at least 1')
+        return threads
+
+    @field_validator("name")
+    @classmethod
+    def _directory_name(cls, name: str) -> str:
+        if "/" in name or "\\" in name or name in {".", ".."}:
+            raise ValueError("a run's name is the name of a directory and must not contain slashes")
+        return name
+
+    def to_toml(self) -> str:
+        """The resolved run as TOML: what the run directory keeps and the workers receive."""
+        return tomli_w.dumps(self.model_dump(exclude_none=True, mode="json"))
+
+
+def load(
+    path: Path | None = None, settings: Iterable[str] = (), environment: Mapping[str, str] = os.environ
+) -> RunConfig:
+    """Read a run from a file, the environment and ``key=value`` settings.
+
+    Raises:
+        ConfigError: the file cannot be read, a key does not exist, or a value does not fit.
+    """
+    table = _read(path) if path is not None else {}
+    for key, value in _from_environment(environment):
+        _assign(table, key, value)
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"a setting is written key=value, for example scheme.name=pgc-cr: got {setting!r}.")
+        _assign(table, key.strip(), _value(value.strip()))
+    return parse(table)
+
+
+def loads(text: str) -> RunConfig:
+    """A run from TOML text, as the master sends it to its workers."""
+    try:
+        return parse(tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"the run configuration is not TOML: {error}.") from None
+
+
+def parse(table: Mapping[str, Any]) -> RunConfig:
+    """A run from a plain table.
+
+    Raises:
+        ConfigError: names the first key that does not exist (and the nearest that does) or does not fit.
+    """
+    try:
+        return RunConfig.model_validate(table)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error)) from None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}.") from None
+
+
+def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
+    """``PGC_*`` variables that are keys; PGC_MASTER, PGC_WORKER_ID and their like belong to others."""
+    found = []
+    for name, text in sorted(environment.items()):
+        key = name.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+        if name.startswith(ENVIRONMENT_PREFIX) and ("." in key or key in RunConfig.model_fields):
+            found.append((key, _value(text)))
+    return found
+
+
+def _assign(table: dict[str, Any], key: str, value: Any) -> None:
+    *sections, last = key.split(".")
+    for section in sections:
+        inner = table.setdefault(section, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(f"{key} cannot be set: {section} is a value, not a section.")
+        table = inner
+    table[last] = value
+
+
+def _value(text: str) -> Any:
+    """A TOML value when it reads as one, else the text itself, so that ``scheme.name=dgd`` needs no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors(include_url=False)[0]
+    where = [part for part in first["loc"] if isinstance(part, str) and part not in {"int", "float"}]
+    key = ".".join(part for part in where if not part.startswith(("literal[", "constrained-", "function-")))
+    given = first["input"]
+    if first["type"] == "extra_forbidden":
+        return f"there is no setting {key}{_nearest(key)}"
+    if first["type"] == "model_type":
+        return f"{key} is a section with keys of its own, not a value: got {given!r}."
+    reason = first["msg"].removeprefix("Value error, ").replace("Input should be", "should be")
+    if reason.startswith("should"):
+        return f"{key} {reason}: got {given!r}."
+    return f"{key}: {reason}: got {given!r}."
+
+
+def _nearest(key: str) -> str:
+    known = list(keys())
+    *_, last = key.split(".")
+    for candidates, wanted in ((known, key), ({name.split(".")[-1] for name in known}, last)):
+        close = difflib.get_close_matches(wanted, candidates, n=1, cutoff=0.6)
+        if close:
+            full = next(name for name in known if name == close[0] or name.endswith("." + close[0]))
+            return f". The nearest is {full}."
+    return f". Sections and keys: {', '.join(RunConfig.model_fields)}."
+
+
+def keys(model: type[Section] = RunConfig, prefix: str = "") -> Iterable[str]:
+    """Every key of the file, dotted."""
+    for name, field in model.model_fields.items():
+        inner = next((kind for kind in (field.annotation, *get_args(field.annotation)) if _is_section(kind)), None)
+        if inner is None:
+            yield prefix + name
+        else:
+            yield from keys(inner, f"{prefix}{name}.")
+
+
+def _is_section(kind: object) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Section)

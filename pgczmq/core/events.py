@@ -1,0 +1,257 @@
+"""What the engine is told (events) and what it asks for (commands). All frozen; times are seconds on the
+driver's clock, and every event carries its own."""
+
+from dataclasses import dataclass
+
+from pgczmq.core.decoders import Weights
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A worker says hello; ``worker`` is None when it asks for the lowest free number."""
+
+    worker: int | None
+    incarnation: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Ready:
+    """An admitted worker hears the broadcast and has the right model and data."""
+
+    worker: int
+    incarnation: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Any sign of life of an admitted worker."""
+
+    worker: int
+    incarnation: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Left:
+    """A worker is gone: it said so, or it can no longer be reached."""
+
+    worker: int
+    incarnation: str
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A worker's answer to a step.
+
+    Args:
+        ages: steps since each place's gradient was evaluated, 0 = at this step.
+        losses: (partition, mean loss) of everything evaluated at this step.
+        norm: Euclidean norm of the coded gradient; None for a bare report, sent when the step is known to be closed.
+    """
+
+    worker: int
+    incarnation: str
+    step: int
+    ages: tuple[int, ...]
+    losses: tuple[tuple[int, float], ...]
+    norm: float | None
+    at: float
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time passes; several a heartbeat."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class Applied:
+    """The update of a step is in the parameters."""
+
+    step: int
+    at: float
+
+
+@dataclass(frozen=True)
+class Spoiled:
+    """The combination was not finite and nothing was applied.
+
+    Args:
+        workers: whose message was not finite; empty when every message was and the run has diverged.
+    """
+
+    step: int
+    workers: tuple[int, ...]
+    at: float
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A person or the machine's owner wants the run to end."""
+
+    reason: str
+    at: float
+
+
+Event = Joined | Ready | Heard | Left | Arrived | Tick | Applied | Spoiled | Stop
+
+# ---------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True)
+class Admit:
+    """Welcome this worker under this number."""
+
+    worker: int
+    incarnation: str
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Do not let this worker in."""
+
+    worker: int | None
+    incarnation: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Find out at once whether this worker is still there."""
+
+    worker: int
+    incarnation: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of the messages of a step: used, spare, and everything late since the last publication."""
+
+    step: int = -1
+    used: tuple[int, ...] = ()
+    spare: tuple[int, ...] = ()
+    late: tuple[tuple[int, int], ...] = ()  # (worker, step)
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Broadcast the current parameters as those of ``step``."""
+
+    step: int
+    k: int
+    batch_fraction: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send the open step to one worker, beside the broadcast."""
+
+    worker: int
+    step: int
+
+
+@dataclass(frozen=True)
+class Use:
+    """The message that just arrived counts for the open step: hold it until the step is applied."""
+
+    step: int
+    worker: int
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """A message is not taken; its sender is told why."""
+
+    worker: int
+    incarnation: str
+    step: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class ClosedStep:
+    """Everything known about a step when it closes; one record of ``steps.jsonl``.
+
+    Args:
+        arrived: in order of arrival.
+        arrived_at: aligned with ``arrived``; seconds, planned ones in deterministic mode.
+        used: workers with a weight other than zero, by number; ``weights`` and ``ages`` are aligned with it.
+        recovered: fraction of the partitions in the estimate.
+        max_alpha: largest effective weight of one copy of a partition.
+        fresh: distinct partitions evaluated at this step among the arrivals.
+        loss: mean over these partitions; NaN when none has a number.
+    """
+
+    step: int
+    published_at: float
+    closed_at: float
+    k: int
+    batch_fraction: float
+    loss: float
+    arrived: tuple[int, ...]
+    arrived_at: tuple[float, ...]
+    used: tuple[int, ...]
+    spare: tuple[int, ...]
+    missing: tuple[int, ...]
+    weights: tuple[float, ...]
+    ages: tuple[tuple[int, ...], ...]
+    recovered: float
+    max_alpha: float
+    fresh: int
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Combine the used messages with these weights and update the parameters."""
+
+    step: int
+    weights: Weights
+    closed: ClosedStep
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Look at the held-out data with the current parameters, after ``step`` updates."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Save the run as it is after ``step`` updates."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something for the record and for people.
+
+    Args:
+        kind: one word: ready, left, refused, late, waiting, resumed, partial, starting.
+    """
+
+    kind: str
+    text: str
+    worker: int | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The run is over."""
+
+    exit_code: int
+    reason: str
+    diverged: bool = False
+
+
+Command = Admit | Reject | Probe | Publish | Send | Use | Refuse | Apply | Evaluate | Checkpoint | Note | Finish

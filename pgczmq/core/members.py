@@ -1,0 +1,125 @@
+"""Who is in the run: joining, leaving, silence, and two workers with one number. Part of the engine's state.
+
+A worker is *joined* once it is admitted, *ready* once it hears the broadcast, *gone* when it said goodbye, can
+no longer be reached or has been silent for SILENT_HEARTBEATS. A gone worker that is heard again under the same
+incarnation was only slow and is ready again; a new incarnation starts over.
+"""
+
+from dataclasses import dataclass
+
+from pgczmq.core.events import Admit, Command, Joined, Note, Probe, Reject
+
+SILENT_HEARTBEATS = 3
+
+
+@dataclass
+class Member:
+    """One worker number as the master sees it."""
+
+    incarnation: str
+    state: str  # joined | ready | gone
+    heard_at: float
+    answered: int = -1  # last step of this incarnation that an answer was counted for
+    rival: Joined | None = None  # another worker that wants this number, until the probe is answered
+
+
+class Members:
+    """All workers of the run, by number."""
+
+    def __init__(self, workers: int, heartbeat: float) -> None:
+        self._workers = workers
+        self._heartbeat = heartbeat
+        self._members: dict[int, Member] = {}
+        self._ticked_at: float | None = None
+
+    def ready(self) -> list[int]:
+        """Numbers of the workers that can be counted on, ascending."""
+        return sorted(worker for worker, member in self._members.items() if member.state == "ready")
+
+    def absent(self) -> list[int]:
+        """Numbers of the workers that cannot."""
+        ready = set(self.ready())
+        return [worker for worker in range(self._workers) if worker not in ready]
+
+    def find(self, worker: int, incarnation: str) -> Member | None:
+        """The member with this number if this is its current incarnation."""
+        member = self._members.get(worker)
+        return member if member is not None and member.incarnation == incarnation else None
+
+    def incarnation(self, worker: int) -> str:
+        """Current incarnation of a known worker."""
+        return self._members[worker].incarnation
+
+    def join(self, event: Joined) -> list[Command]:
+        """Admit, reject, or first find out whether the present holder of the number still lives."""
+        worker = self._lowest_free() if event.worker is None else event.worker
+        if worker is None or not 0 <= worker < self._workers:
+            return [Reject(event.worker, event.incarnation, self._no_such_number(event.worker))]
+        member = self._members.get(worker)
+        if member is None or member.state == "gone" or member.incarnation == event.incarnation:
+            return self._admit(worker, event)
+        member.rival = event
+        return [Probe(worker, member.incarnation)]
+
+    def hear(self, worker: int, incarnation: str, at: float) -> tuple[bool, list[Command]]:
+        """Note a sign of life; tells whether a gone worker is back with it."""
+        member = self.find(worker, incarnation)
+        if member is None:
+            return False, []
+        member.heard_at = max(member.heard_at, at)
+        commands: list[Command] = []
+        if member.rival is not None and at > member.rival.at:
+            reason = f"worker {worker} is already in this run and alive; choose another --id, or stop that one first"
+            commands.append(Reject(worker, member.rival.incarnation, reason))
+            member.rival = None
+        back = member.state == "gone"
+        if back:
+            member.state = "ready"
+            commands.append(Note("ready", f"worker {worker} is back", worker=worker))
+        return back, commands
+
+    def make_ready(self, worker: int, incarnation: str) -> bool:
+        """From joined to ready; False when it is neither new nor known."""
+        member = self.find(worker, incarnation)
+        if member is None or member.state == "ready":
+            return False
+        member.state = "ready"
+        return True
+
+    def leave(self, worker: int, incarnation: str, reason: str) -> list[Command]:
+        """Count on this worker no more; a rival for its number is admitted."""
+        member = self.find(worker, incarnation)
+        if member is None or member.state == "gone":
+            return []
+        member.state = "gone"
+        commands: list[Command] = [Note("left", f"worker {worker} {reason}", worker=worker)]
+        if member.rival is not None:
+            commands += self._admit(worker, member.rival)
+        return commands
+
+    def expire(self, at: float) -> list[Command]:
+        """Let go of whoever has been silent for too long, unless the master itself was not listening."""
+        if self._ticked_at is not None and at - self._ticked_at > self._heartbeat:
+            for member in self._members.values():
+                member.heard_at += at - self._ticked_at
+        self._ticked_at = at
+        commands: list[Command] = []
+        for worker, member in list(self._members.items()):
+            silent = at - member.heard_at
+            patience = 1 if member.rival is not None else SILENT_HEARTBEATS
+            if member.state != "gone" and silent > patience * self._heartbeat:
+                commands += self.leave(worker, member.incarnation, f"has been silent for {silent:.1f} s")
+        return commands
+
+    def _admit(self, worker: int, event: Joined) -> list[Command]:
+        self._members[worker] = Member(event.incarnation, "joined", event.at)
+        return [Admit(worker, event.incarnation)]
+
+    def _lowest_free(self) -> int | None:
+        taken = {worker for worker, member in self._members.items() if member.state != "gone"}
+        return next((worker for worker in range(self._workers) if worker not in taken), None)
+
+    def _no_such_number(self, worker: int | None) -> str:
+        if worker is None:
+            return f"all {self._workers} worker numbers are taken; raise workers in the configuration to add more"
+        return f"worker numbers run from 0 to {self._workers - 1} in this run: got {worker}"

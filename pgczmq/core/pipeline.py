@@ -1,0 +1,204 @@
+"""The worker's brain: which gradients it has, what to evaluate next, what to send.
+
+    idle --Published--> evaluating --last Evaluated--> delaying --DelayOver--> idle (and a message)
+
+It knows gradients only by place and by the step at which they were evaluated. The driver evaluates, waits and
+sends; a finished evaluation is always retained, also when its message will be late.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pgczmq.core.schedule import Behind, Schedule, when_behind
+
+# ---------------------------------------------------------------- events
+
+
+@dataclass(frozen=True)
+class Published:
+    """The parameters of a step are here."""
+
+    step: int
+    batch_fraction: float
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The master says that this step is open, so that every earlier one is closed."""
+
+    step: int
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The evaluation asked for is finished and its gradient retained."""
+
+    loss: float
+
+
+@dataclass(frozen=True)
+class DelayOver:
+    """The injected delay of a step has passed."""
+
+    step: int
+
+
+WorkerEvent = Published | Opened | Evaluated | DelayOver
+
+# ---------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True)
+class EvaluatePlace:
+    """Evaluate the gradient of the partition at ``place`` at the parameters of ``step``, and retain it."""
+
+    step: int
+    place: int
+    batch_fraction: float
+
+
+@dataclass(frozen=True)
+class Delay:
+    """Do nothing for so many seconds, then say DelayOver; forget it when another command comes first."""
+
+    step: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Encode the retained gradients and send them as the answer to ``step``.
+
+    Args:
+        ages: of each place's gradient, in steps.
+        losses: (partition, mean loss) of what was evaluated at this step.
+    """
+
+    step: int
+    ages: tuple[int, ...]
+    losses: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """Send the header alone: the step is known to be closed."""
+
+    step: int
+    ages: tuple[int, ...]
+    losses: tuple[tuple[int, float], ...]
+
+
+WorkerCommand = EvaluatePlace | Delay | Answer | Report
+DelaySeconds = Callable[[int, int, int, float], float]
+"""(worker, step, partitions evaluated, batch fraction) -> seconds of injected delay."""
+
+
+@dataclass
+class _Work:
+    step: int
+    batch_fraction: float
+    todo: list[int]
+    losses: list[tuple[int, float]] = field(default_factory=list)
+    delaying: bool = False
+
+
+class Pipeline:
+    """One worker's life from the moment it is ready.
+
+    Args:
+        worker: its number.
+        held: partitions at its places.
+        schedule: what to evaluate at a step.
+        on_new_step: "skip" or "abandon".
+        delay: injected delay, drawn once per (worker, step).
+    """
+
+    def __init__(
+        self, worker: int, held: Sequence[int], *, schedule: Schedule, on_new_step: str, delay: DelaySeconds
+    ) -> None:
+        self._worker = worker
+        self._held = tuple(held)
+        self._schedule = schedule
+        self._on_new_step = on_new_step
+        self._delay = delay
+        self._evaluated_at: list[int | None] = [None] * len(self._held)
+        self._work: _Work | None = None
+        self._next: Published | None = None
+        self._open_step = -1
+        self._begun = -1
+
+    @property
+    def idle(self) -> bool:
+        """Nothing in hand."""
+        return self._work is None
+
+    @property
+    def is_behind(self) -> bool:
+        """Idle although a step is open that it has not begun: its parameters did not come."""
+        return self._work is None and self._begun < self._open_step
+
+    @property
+    def step(self) -> int:
+        """The step in hand, or the last one begun; -1 before the first."""
+        return self._begun
+
+    def handle(self, event: WorkerEvent) -> list[WorkerCommand]:
+        """Take one event; returns at most one command, or several messages before it."""
+        match event:
+            case Published():
+                return self._published(event)
+            case Opened():
+                self._open_step = max(self._open_step, event.step)
+                return []
+            case Evaluated():
+                return self._evaluated(event.loss)
+            case DelayOver():
+                work = self._work
+                return self._answer(work) if work and work.delaying and work.step == event.step else []
+
+    def _published(self, event: Published) -> list[WorkerCommand]:
+        newest = self._begun if self._next is None else self._next.step
+        if event.step <= newest:
+            return []
+        self._open_step = max(self._open_step, event.step)
+        self._next = event
+        if self._work is None:
+            return self._begin_next()
+        evaluating = not self._work.delaying
+        if when_behind(self._on_new_step, evaluating=evaluating) is Behind.DROP:
+            return self._begin_next()
+        return []
+
+    def _begin_next(self) -> list[WorkerCommand]:
+        """Start on the newest parameters, unless a later step is known to be open: theirs are on the way."""
+        self._work = None
+        event, self._next = self._next, None
+        if event is None or event.step < self._open_step:
+            return []
+        places = self._schedule.places(self._worker, event.step, self._evaluated_at)
+        self._begun = event.step
+        self._work = _Work(event.step, event.batch_fraction, list(places))
+        return [self._evaluate(self._work)]
+
+    def _evaluate(self, work: _Work) -> EvaluatePlace:
+        return EvaluatePlace(work.step, work.todo[0], work.batch_fraction)
+
+    def _evaluated(self, loss: float) -> list[WorkerCommand]:
+        work = self._work
+        if work is None or work.delaying:
+            raise AssertionError("an evaluation ended that was not asked for")
+        place = work.todo.pop(0)
+        self._evaluated_at[place] = work.step
+        work.losses.append((self._held[place], loss))
+        if self._next is not None and when_behind(self._on_new_step, evaluating=False) is Behind.DROP:
+            return self._begin_next()
+        if work.todo:
+            return [self._evaluate(work)]
+        work.delaying = True
+        seconds = self._delay(self._worker, work.step, len(work.losses), work.batch_fraction)
+        return [Delay(work.step, seconds)] if seconds > 0 else self._answer(work)
+
+    def _answer(self, work: _Work) -> list[WorkerCommand]:
+        ages = tuple(work.step - at for at in self._evaluated_at if at is not None)
+        kind = Report if work.step < self._open_step else Answer
+        return [kind(work.step, ages, tuple(work.losses)), *self._begin_next()]

@@ -1,0 +1,322 @@
+"""The named schemes: who holds what, what they send, what the master does with it.
+
+A scheme is a value. A new one is one function from ``Settings`` to ``Scheme``: a line in SCHEMES here, or
+``scheme.name = "module:function"`` in a configuration.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+import numpy as np
+
+from pgczmq.core import codes, independent, placement
+from pgczmq.core.codes import Code, Floats
+from pgczmq.core.decoders import Decoder, FirstOfGroupDecoder, GroupMeanDecoder, LinearDecoder, UniformDecoder
+from pgczmq.core.placement import Placement
+from pgczmq.core.policies import FixedPolicy, Plan
+from pgczmq.core.schedule import EvaluateAll, EvaluateOne, Schedule
+from pgczmq.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The ``[scheme]`` section with the number of workers and the run's seed; None where the user set nothing."""
+
+    name: str
+    workers: int
+    stragglers: int = 1
+    load: int | None = None
+    k: int | None = None
+    groups: int | None = None
+    local_load: int | None = None
+    code: str = "auto"
+    wait: str = "k"
+    shortfall: str = "wait"
+    max_age: int | None = None
+    on_new_step: str = "skip"
+    seed: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Scheme:
+    """Everything the master and the workers need to know about a scheme.
+
+    Args:
+        name: as in the configuration.
+        placement: who holds which partitions.
+        coefficients_NC: row j multiplies the gradients of worker j's places.
+        schedule: what a worker evaluates at a step.
+        decoder: how arrivals are combined.
+        k: arrivals that close a step, unless a policy changes it.
+        takes_any_k: the decoder is usable at any number of arrivals, so that k alone decides when to close.
+        wait: "k" or "usable": whether to wait for k arrivals when fewer are usable already.
+        shortfall: "wait" or "partial": what to do when no usable set can come.
+        on_new_step: "skip" or "abandon": what a worker does that is behind.
+        code: how the coefficients were made, for people.
+        max_alpha: largest |alpha| the code was accepted with; NaN when not scored.
+        reads: the settings that this scheme reads, beside name, shortfall and on_new_step.
+    """
+
+    name: str
+    placement: Placement
+    coefficients_NC: Floats
+    schedule: Schedule
+    decoder: Decoder
+    k: int
+    takes_any_k: bool = False
+    wait: str = "k"
+    shortfall: str = "wait"
+    on_new_step: str = "skip"
+    code: str = "ones"
+    max_alpha: float = float("nan")
+    reads: frozenset[str] = frozenset()
+
+    @property
+    def workers(self) -> int:
+        """Number of workers and of partitions."""
+        return self.placement.workers
+
+    @property
+    def load(self) -> int:
+        """Partitions a worker holds."""
+        return self.placement.load
+
+    @property
+    def policy(self) -> FixedPolicy:
+        """What a step asks for."""
+        return FixedPolicy(Plan(self.k))
+
+    def encode_NN(self) -> Floats:
+        """The encoding matrix: row j holds worker j's coefficients at the partitions it holds."""
+        encode = np.zeros((self.workers, self.workers))
+        encode[np.arange(self.workers)[:, None], np.array(self.placement.held)] = self.coefficients_NC
+        return encode
+
+
+Builder = Callable[[Settings], Scheme]
+
+
+def build(settings: Settings) -> Scheme:
+    """The scheme that the settings name.
+
+    Raises:
+        ConfigError: no such scheme, or a combination that cannot be; names the nearest that can.
+    """
+    builder = SCHEMES.get(settings.name)
+    if builder is None:
+        close = get_close_matches(settings.name, SCHEMES, n=1)
+        nearest = f"The nearest is {close[0]}. " if close else ""
+        raise ConfigError(
+            f"there is no scheme {settings.name}. {nearest}Schemes: {', '.join(SCHEMES)}, "
+            'or "module:function" for one of your own.'
+        )
+    return finish(builder(settings), settings)
+
+
+def finish(scheme: Scheme, settings: Settings) -> Scheme:
+    """Fill in what all schemes share."""
+    return replace(scheme, name=settings.name, shortfall=settings.shortfall, on_new_step=settings.on_new_step)
+
+
+def _tolerated(settings: Settings) -> int:
+    if settings.stragglers >= settings.workers:
+        raise ConfigError(
+            f"at least one worker must be waited for: got stragglers={settings.stragglers}, "
+            f"workers={settings.workers}. The most is stragglers={settings.workers - 1}."
+        )
+    return settings.stragglers
+
+
+def _k(settings: Settings) -> int:
+    """Arrivals to wait for, for schemes that take any number of them."""
+    k = settings.workers - _tolerated(settings) if settings.k is None else settings.k
+    if k > settings.workers:
+        raise ConfigError(f"k cannot exceed workers: got k={k}, workers={settings.workers}.")
+    return k
+
+
+def _no_other_k(settings: Settings) -> int:
+    """Arrivals to wait for, for schemes whose code fixes it."""
+    k = settings.workers - _tolerated(settings)
+    if settings.k is not None and settings.k != k:
+        raise ConfigError(
+            f"{settings.name} closes a step at workers - stragglers arrivals: got k={settings.k}, "
+            f"workers={settings.workers}, stragglers={settings.stragglers}. Leave k out, or set stragglers="
+            f"{max(0, settings.workers - settings.k)}."
+        )
+    return k
+
+
+def _coded_load(settings: Settings) -> int:
+    """Partitions a worker must hold so that ``stragglers`` can be missing."""
+    load = _tolerated(settings) + 1 if settings.load is None else settings.load
+    if load <= settings.stragglers:
+        raise ConfigError(
+            f"{settings.name} needs load of at least stragglers + 1: got load={load}, "
+            f"stragglers={settings.stragglers}. Set load={settings.stragglers + 1} or leave it out, "
+            f"or set stragglers={load - 1}."
+        )
+    return load
+
+
+def _rotation(settings: Settings, load: int, stagger: int = 0) -> EvaluateOne:
+    max_age = 2 * load - 1 if settings.max_age is None else settings.max_age
+    if max_age < load - 1:
+        raise ConfigError(
+            f"max_age must be at least load - 1, the age that rotation reaches with everybody on time: "
+            f"got max_age={max_age}, load={load}. The least is {load - 1}."
+        )
+    return EvaluateOne(max_age, stagger)
+
+
+def _dgd(settings: Settings) -> Scheme:
+    workers = settings.workers
+    decoder = UniformDecoder(load=1, least=workers)
+    return Scheme("dgd", placement.identity(workers), codes.ones(workers, 1), EvaluateAll(), decoder, workers)
+
+
+def _is_sgd(settings: Settings) -> Scheme:
+    workers = settings.workers
+    return Scheme(
+        settings.name,
+        placement.identity(workers),
+        codes.ones(workers, 1),
+        EvaluateAll(),
+        UniformDecoder(load=1),
+        _k(settings),
+        takes_any_k=True,
+        reads=frozenset({"stragglers", "k"}),
+    )
+
+
+def _fractional(settings: Settings, schedule: Schedule, decoder: Decoder, reads: set[str]) -> Scheme:
+    load = _coded_load(settings)
+    held = placement.fractional(settings.workers, load)
+    return Scheme(
+        settings.name,
+        held,
+        codes.ones(settings.workers, load),
+        schedule,
+        decoder,
+        _no_other_k(settings),
+        wait=settings.wait,
+        reads=frozenset({"stragglers", "load", "wait", "k"} | reads),
+    )
+
+
+def _gc_fr(settings: Settings) -> Scheme:
+    decoder = FirstOfGroupDecoder(settings.workers, _coded_load(settings))
+    return _fractional(settings, EvaluateAll(), decoder, set())
+
+
+def _pgc_fr(settings: Settings) -> Scheme:
+    load = _coded_load(settings)
+    decoder = FirstOfGroupDecoder(settings.workers, load)
+    return _fractional(settings, _rotation(settings, load), decoder, {"max_age"})
+
+
+def _pgc_fr_staggered(settings: Settings) -> Scheme:
+    load = _coded_load(settings)
+    decoder = GroupMeanDecoder(settings.workers, load)
+    return _fractional(settings, _rotation(settings, load, stagger=1), decoder, {"max_age"})
+
+
+def _pgc_cr(settings: Settings) -> Scheme:
+    load = _coded_load(settings)
+    return Scheme(
+        settings.name,
+        placement.cyclic(settings.workers, load),
+        codes.ones(settings.workers, load),
+        _rotation(settings, load),
+        UniformDecoder(load),
+        _k(settings),
+        takes_any_k=True,
+        reads=frozenset({"stragglers", "load", "k", "max_age"}),
+    )
+
+
+def _linear(settings: Settings, schedule: Schedule, code: Code, decoder: LinearDecoder, reads: set[str]) -> Scheme:
+    return Scheme(
+        settings.name,
+        placement.cyclic(settings.workers, code.coefficients_NC.shape[1]),
+        code.coefficients_NC,
+        schedule,
+        decoder,
+        _no_other_k(settings),
+        wait=settings.wait,
+        code=code.name,
+        max_alpha=code.max_alpha,
+        reads=frozenset({"stragglers", "load", "wait", "code", "k"} | reads),
+    )
+
+
+def _gc_cr(settings: Settings) -> Scheme:
+    load = _coded_load(settings)
+    placement.cyclic(settings.workers, load)
+    stragglers, kind, seed = settings.stragglers, settings.code, settings.seed
+    code = codes.choose(settings.workers, load, stragglers=stragglers, kind=kind, seed=seed)
+    return _linear(settings, EvaluateAll(), code, LinearDecoder(code), set())
+
+
+def _pgc_cr_naive(settings: Settings) -> Scheme:
+    """One random draw unless "cyclic-mds" is spelt out, whatever its conditioning: kept to show that it diverges."""
+    load = _coded_load(settings)
+    placement.cyclic(settings.workers, load)
+    if settings.code == "cyclic-mds":
+        stragglers, seed = settings.stragglers, settings.seed
+        code = codes.choose(settings.workers, load, stragglers=stragglers, kind="cyclic-mds", seed=seed)
+    else:
+        code = codes.one_draw(settings.workers, load, seed=settings.seed)
+    decoder = LinearDecoder(code, alpha_limit=float("inf"))
+    return _linear(settings, _rotation(settings, load), code, decoder, {"max_age"})
+
+
+def _ignore_straggler(settings: Settings, held: Placement, decoder: Decoder, reads: set[str]) -> Scheme:
+    return Scheme(
+        settings.name,
+        held,
+        codes.ones(settings.workers, held.load),
+        EvaluateAll(),
+        decoder,
+        _k(settings),
+        takes_any_k=True,
+        reads=frozenset({"stragglers", "load", "k"} | reads),
+    )
+
+
+def _is_gc_fr(settings: Settings) -> Scheme:
+    workers, load = settings.workers, settings.load or 2
+    held = placement.fractional(workers, load)
+    return _ignore_straggler(settings, held, independent.FractionalIndependentSet(workers, load), set())
+
+
+def _is_gc_cr(settings: Settings) -> Scheme:
+    workers, load = settings.workers, settings.load or 2
+    held = placement.cyclic(workers, load)
+    return _ignore_straggler(settings, held, independent.CyclicIndependentSet(workers, load), set())
+
+
+def _is_gc_hr(settings: Settings) -> Scheme:
+    workers, load = settings.workers, settings.load or 2
+    groups = settings.groups or max(1, workers // load)
+    local_load = load - 1 if settings.local_load is None else settings.local_load
+    held = placement.hybrid(workers, load, local_load=local_load, groups=groups)
+    decoder = independent.hybrid_decoder(held, local_load=local_load, groups=groups)
+    return _ignore_straggler(settings, held, decoder, {"groups", "local_load"})
+
+
+SCHEMES: Mapping[str, Builder] = {
+    "dgd": _dgd,
+    "is-sgd": _is_sgd,
+    "fastest-k": _is_sgd,
+    "gc-fr": _gc_fr,
+    "gc-cr": _gc_cr,
+    "is-gc-fr": _is_gc_fr,
+    "is-gc-cr": _is_gc_cr,
+    "is-gc-hr": _is_gc_hr,
+    "pgc-fr": _pgc_fr,
+    "pgc-cr": _pgc_cr,
+    "pgc-fr-staggered": _pgc_fr_staggered,
+    "pgc-cr-naive": _pgc_cr_naive,
+}

@@ -1,0 +1,174 @@
+"""Training data: where samples come from, and how they are cut into partitions and minibatches."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import TensorDataset, default_collate
+
+from pgczmq.core import seeds
+from pgczmq.errors import ConfigError
+
+IntArray: TypeAlias = NDArray[np.int64]
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """A data set read by sample numbers, 0..len-1."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        """Raw inputs and targets, stacked along their first axis, of an int64 [m] of sample numbers."""
+        ...
+
+
+@runtime_checkable
+class Holding(Protocol):
+    """Samples that are worth loading into memory before they are used."""
+
+    def hold(self, indices: Tensor) -> None:
+        """Load these samples; called once by a worker, with everything its partitions hold."""
+        ...
+
+
+class ArraySamples:
+    """Samples that are two tensors in memory."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
+        if len(inputs) != len(targets):
+            raise ConfigError(
+                f"a data set needs one target for each input: got {len(inputs)} inputs and {len(targets)} targets."
+            )
+        self._inputs = inputs
+        self._targets = targets
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        return self._inputs[indices], self._targets[indices]
+
+
+class DatasetSamples:
+    """Any map-style torch Dataset whose items are an input and a target.
+
+    Random transforms inside the data set are fine if they draw from torch's, Python's or NumPy's global
+    stream: a worker seeds these before it reads a minibatch.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        items = [self._dataset[index] for index in indices.tolist()]
+        collated = default_collate(items)
+        if len(collated) != 2 or not all(isinstance(part, Tensor) for part in collated):
+            raise ConfigError(
+                "each item of a training data set is an input and a target that stack into tensors: "
+                f"got {type(items[0]).__name__} from {type(self._dataset).__name__}."
+            )
+        inputs, targets = collated
+        # default_collate makes float64 of Python floats, which no loss accepts beside a float32 output.
+        return inputs, targets.float() if targets.dtype == torch.float64 else targets
+
+
+def adapt(data: Any) -> Samples:
+    """What a user hands in as data, as Samples: Samples themselves or a map-style torch Dataset.
+
+    Raises:
+        ConfigError: it has no length or cannot be indexed.
+    """
+    if isinstance(data, Samples):
+        return data
+    if isinstance(data, TensorDataset) and len(data.tensors) == 2:
+        return ArraySamples(*data.tensors)
+    if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
+        return DatasetSamples(data)
+    raise ConfigError(
+        "a task's data is a map-style torch Dataset (with __len__ and __getitem__) or has __len__ and "
+        f"batch(indices): got {type(data).__name__}."
+    )
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """The training set cut into as many partitions as there are workers, and these into minibatches.
+
+    The cut is a seeded permutation of all samples; sizes differ by at most one. Every worker, and the
+    master, gets the same cut and the same minibatches from the same five numbers.
+
+    Args:
+        samples: size of the training set.
+        count: number of partitions, one for each worker.
+        batch_size: samples in a minibatch of one partition.
+        sampler: "reshuffle" takes a fresh permutation of the partition each epoch; "fixed-batch" the same
+            minibatch at every step.
+        seed: the run's.
+
+    Raises:
+        ConfigError: a minibatch does not fit the smallest partition.
+    """
+
+    samples: int
+    count: int
+    _: KW_ONLY
+    batch_size: int
+    sampler: Literal["reshuffle", "fixed-batch"] = "reshuffle"
+    seed: int
+    _parts: Sequence[IntArray] = field(init=False, repr=False, compare=False)
+    # The permutation of the epoch a partition is in, by partition: (epoch, sample numbers).
+    _shuffled: dict[int, tuple[int, IntArray]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        smallest = self.samples // self.count
+        if self.batch_size > smallest:
+            raise ConfigError(
+                f"task.batch_size is per partition and must fit the smallest one: got {self.batch_size} with "
+                f"{self.samples} training samples in {self.count} partitions of at least {smallest}. "
+                + (f"Use at most {smallest}." if smallest else f"Use at most workers = {self.samples}.")
+            )
+        order = seeds.rng(self.seed, "partition").permutation(self.samples)
+        parts = np.array_split(order, self.count)
+        for part in parts:
+            part.setflags(write=False)
+        object.__setattr__(self, "_parts", tuple(parts))
+        object.__setattr__(self, "_shuffled", {})
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Minibatches in an epoch of every partition; what is left over is left out until the next epoch."""
+        return self.samples // self.count // self.batch_size
+
+    def indices(self, partition: int) -> IntArray:
+        """All sample numbers of a partition: int64 [size], read-only."""
+        return self._parts[partition]
+
+    def minibatch(self, partition: int, step: int, *, batch_fraction: float = 1.0) -> IntArray:
+        """The sample numbers of a partition's minibatch: a fresh int64 [m].
+
+        Args:
+            partition: 0..count-1.
+            step: >= 0.
+            batch_fraction: in (0, 1]; m is that part of batch_size, rounded up.
+        """
+        epoch, place = divmod(step, self.steps_per_epoch) if self.sampler == "reshuffle" else (0, 0)
+        start = place * self.batch_size
+        # 0.3 * 10 is 3.0000000000000004 in places; a sample more or less must not depend on that.
+        size = max(1, math.ceil(batch_fraction * self.batch_size - 1e-9))
+        return self._epoch(partition, epoch)[start : start + size].copy()
+
+    def _epoch(self, partition: int, epoch: int) -> IntArray:
+        kept = self._shuffled.get(partition)
+        if kept is None or kept[0] != epoch:
+            shuffled = seeds.rng(self.seed, "epoch", partition, epoch).permutation(self._parts[partition])
+            kept = self._shuffled[partition] = (epoch, shuffled)
+        return kept[1]
