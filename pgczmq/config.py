@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from pgczmq.errors import ConfigError
 
@@ -23,6 +23,14 @@ class Section(BaseModel):
     """A table of the file: frozen, and without room for keys it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_not_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """``workers = true`` would be read as 1."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise ValueError("should not be true or false")
+        return value
 
 
 class TaskConfig(Section):
@@ -131,12 +139,20 @@ class RunConfig(Section):
     checkpoint: CheckpointConfig = CheckpointConfig()
     ui: UiConfig = UiConfig()
 
-    @field_validator("threads")
+    @field_validator("threads", mode="before")
     @classmethod
-    def _positive(cls, threads: str | int) -> str | int:
-        if isinstance(threads, int) and threads < 1:
-            raise ValueError('threads must be "auto" or at least 1')
+    def _positive(cls, threads: Any) -> Any:
+        if threads != "auto" and not (isinstance(threads, int) and threads >= 1):
+            raise ValueError('should be "auto" or at least 1')
         return threads
+
+    @field_validator("delay")
+    @classmethod
+    def _slow_workers_exist(cls, delay: DelayConfig, info: ValidationInfo) -> DelayConfig:
+        workers = info.data.get("workers")
+        if workers and any(not 0 <= worker < workers for worker in delay.workers or ()):
+            raise ValueError(f"delay.workers should be numbers from 0 to {workers - 1} in a run of workers={workers}")
+        return delay
 
     @field_validator("name")
     @classmethod
@@ -243,7 +259,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 def _nearest(key: str) -> str:
-    known = list(keys())
+    known = [*keys(), *RunConfig.model_fields]
     *_, last = key.split(".")
     for candidates, wanted in ((known, key), ({name.split(".")[-1] for name in known}, last)):
         close = difflib.get_close_matches(wanted, candidates, n=1, cutoff=0.6)

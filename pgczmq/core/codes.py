@@ -121,7 +121,7 @@ def choose(workers: int, load: int, *, stragglers: int, kind: str, seed: int) ->
     raise ConfigError(
         f"cyclic gradient coding needs a well conditioned code (largest |alpha| at most {ALPHA_LIMIT:g}): got "
         f"workers={workers}, stragglers={stragglers}, load={load}, whose best code has {found}. "
-        + _well_conditioned_nearby(workers, load, stragglers)
+        + _well_conditioned_nearby(workers, load, stragglers, kind)
     )
 
 
@@ -224,9 +224,10 @@ def _patterns(workers: int, missing: int) -> Iterator[NDArray[np.intp]]:
         yield np.argpartition(generator.random((_BLOCK, workers)), missing, axis=1)[:, :missing]
 
 
-def _well_conditioned_nearby(workers: int, load: int, stragglers: int) -> str:
+def _well_conditioned_nearby(workers: int, load: int, stragglers: int, kind: str) -> str:
     """The sentence that says what would work instead: cyclic MDS codes close by."""
-    options = [(f"load={load + more}", workers, load + more, stragglers) for more in (1, 2)]
+    drawn = kind == "random"  # asked for a draw, so that the real code of the same size may be what works
+    options = [(f"load={load + more}", workers, load + more, stragglers) for more in range(0 if drawn else 1, 3)]
     options += [(f"workers={n} with load={load}", n, load, stragglers) for n in (workers - 1, workers + 1)]
     options += [(f"stragglers={s} with load={s + 1}", workers, s + 1, s) for s in range(stragglers - 1, 0, -1)]
     working = []
@@ -238,4 +239,5 @@ def _well_conditioned_nearby(workers: int, load: int, stragglers: int) -> str:
             working.append(f"{name} (|alpha| {alpha:.3g})")
     if not working:
         return "gc-fr has no such limit where load divides workers."
-    return f"Nearest that are: {', '.join(working[:3])}; gc-fr has no such limit where load divides workers."
+    automatic = ', all with code = "auto"' if drawn else ""
+    return f"Nearest that are{automatic}: {', '.join(working[:3])}; gc-fr has no such limit where load divides workers."

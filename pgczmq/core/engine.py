@@ -102,6 +102,7 @@ class Engine:
         self._late: list[tuple[int, int]] = []
         self._said = ""
         self._applied = 0
+        self._closed_loss = math.nan  # counts once the step is applied
         self._first_loss: float | None = None
         self._recent: deque[float] = deque(maxlen=LOSS_WINDOW)
         self.messages = 0
@@ -111,6 +112,11 @@ class Engine:
     def phase(self) -> str:
         """starting, open, applying or finished."""
         return self._phase
+
+    @property
+    def steps(self) -> int:
+        """Updates that the run is to make."""
+        return self._rules.steps
 
     @property
     def open_step(self) -> int:
@@ -148,17 +154,23 @@ class Engine:
 
     @_on.register
     def _ready(self, event: Ready) -> list[Command]:
-        if not self._members.make_ready(event.worker, event.incarnation):
-            return []
-        commands: list[Command] = [Note("ready", f"worker {event.worker} is ready", worker=event.worker)]
+        back, commands = self._members.hear(event.worker, event.incarnation, event.at)
+        if self._members.make_ready(event.worker, event.incarnation):
+            commands.append(Note("ready", f"worker {event.worker} is ready", worker=event.worker))
+        elif not back:
+            return commands
+        return commands + self._count_on(event.worker, event.at)
+
+    def _count_on(self, worker: int, at: float) -> list[Command]:
+        """A worker became ready, for the first time or again."""
         if self._phase == "starting":
-            return commands + self._start(event.at)
-        return commands + self._send_open(event.worker) + self._say_if_waiting()
+            return self._start(at)
+        return self._send_open(worker) + self._say_if_waiting()
 
     @_on.register
     def _heard(self, event: Heard) -> list[Command]:
         back, commands = self._members.hear(event.worker, event.incarnation, event.at)
-        return commands + (self._send_open(event.worker) + self._say_if_waiting() if back else [])
+        return commands + (self._count_on(event.worker, event.at) if back else [])
 
     @_on.register
     def _left(self, event: Left) -> list[Command]:
@@ -223,22 +235,30 @@ class Engine:
 
     @_on.register
     def _arrived(self, event: Arrived) -> list[Command]:
-        _, commands = self._members.hear(event.worker, event.incarnation, event.at)
+        back, commands = self._members.hear(event.worker, event.incarnation, event.at)
+        commands += self._take(event)
+        return commands + (self._count_on(event.worker, event.at) if back else [])
+
+    def _take(self, event: Arrived) -> list[Command]:
         member = self._members.find(event.worker, event.incarnation)
         if member is None or member.state != "ready":
-            return [*commands, self._refuse(event, "its sender is not in this run")]
+            return [self._refuse(event, "its sender is not in this run")]
         if event.step > self.open_step:
-            return [*commands, self._refuse(event, f"step {event.step} was never published")]
-        if event.step <= member.answered:
-            return commands  # sent again because the answer was not listed yet
+            return [self._refuse(event, f"step {event.step} was never published")]
+        if event.step <= member.answered or (self._open and event.step == self._open.step and self._holds(event.worker)):
+            return []  # sent again because the answer was not listed yet, or by the worker's next life
         member.answered = event.step
         self.messages += 1
         if self._open is None or event.step < self._open.step or self._phase != "open" or event.norm is None:
-            return [*commands, *self._count_late(event)]
+            return self._count_late(event)
         if not math.isfinite(event.norm):
-            return commands + self._refuse_nonfinite((event.worker,), event.at)
+            return self._refuse_nonfinite((event.worker,), event.at)
+        self._open.refused.discard(event.worker)  # by its former life
         self._open.answers[event.worker] = event
-        return [*commands, Use(event.step, event.worker), *self._close_if_possible(event.at)]
+        return [Use(event.step, event.worker), *self._close_if_possible(event.at)]
+
+    def _holds(self, worker: int) -> bool:
+        return self._open is not None and worker in self._open.answers
 
     def _refuse(self, event: Arrived, reason: str) -> Refuse:
         return Refuse(event.worker, event.incarnation, event.step, reason)
@@ -265,12 +285,21 @@ class Engine:
         if self._rules.deterministic:
             return self._close_as_planned()
         weights = self._usable(tuple(self._open.answers))
-        if weights is None and self._nobody_owes():
-            if self._open.refused:
-                return self._diverge(f"the gradients of step {self._open.step} are not finite")
-            if self._scheme.shortfall == "partial":
-                weights = self._scheme.decoder.partial(tuple(self._open.answers), self._open.origin)
-        return [] if weights is None else self._close(weights, at)
+        if weights is not None:
+            return self._close(weights, at)
+        return self._close_short(self._open, at) if self._nobody_owes() else []
+
+    def _close_short(self, opened: OpenStep, at: float) -> list[Command]:
+        """Everybody alive has answered and it is not enough: take what there is, wait for the absent, or give up."""
+        if self._scheme.shortfall == "partial":
+            weights = self._scheme.decoder.partial(tuple(opened.answers), opened.origin)
+            if weights is not None:
+                text = f"step {opened.step} closes with what {len(opened.answers)} workers recover"
+                return [Note("partial", text, step=opened.step), *self._close(weights, at)]
+        hoped = [worker for worker in range(self._scheme.workers) if worker not in opened.refused]
+        if opened.refused and not (opened.answers and self._can_close(hoped)):
+            return self._diverge(f"the gradients of step {opened.step} are not finite")
+        return []
 
     def _nobody_owes(self) -> bool:
         """No live worker is still expected to answer the open step."""
@@ -321,10 +350,7 @@ class Engine:
         self._phase = "applying"
         self._outcome = Outcome(closed.step, closed.used, closed.spare)
         self._said = ""
-        if self._first_loss is None:
-            self._first_loss = closed.loss
-        if math.isfinite(closed.loss):
-            self._recent.append(closed.loss)
+        self._closed_loss = closed.loss
         return [Apply(closed.step, weights, closed)]
 
     @_on.register
@@ -332,6 +358,7 @@ class Engine:
         if self._phase != "applying" or event.step != self.open_step:
             raise AssertionError(f"step {event.step} was applied but step {self.open_step} is {self._phase}")
         self._applied = event.step + 1
+        self._remember_loss()
         if self._loss_exploded():
             return self._diverge(f"the mean loss of {LOSS_WINDOW} steps is over {DIVERGED_FACTOR:g} times the first")
         done = self._applied == self._rules.steps
@@ -351,7 +378,17 @@ class Engine:
         if not event.workers:
             return self._diverge(f"the update of step {event.step} is not finite although every gradient was")
         self._phase = "open"
+        self._take_back_late()
         return self._refuse_nonfinite(event.workers, event.at)
+
+    def _take_back_late(self) -> None:
+        """Answers to the step that is open again may be sent again: they came while it was being applied."""
+        again = [worker for worker, step in self._late if step == self.open_step]
+        self._late = [(worker, step) for worker, step in self._late if step != self.open_step]
+        self.late -= len(again)
+        self.messages -= len(again)
+        for worker in again:
+            self._members.forget_answer(worker, self.open_step)
 
     def _refuse_nonfinite(self, workers: Sequence[int], at: float) -> list[Command]:
         assert self._open is not None
@@ -365,7 +402,13 @@ class Engine:
         if self._rules.nonfinite == "abort":
             names = ", ".join(map(str, workers))
             return commands + self._end(70, f"worker {names} sent a gradient that is not finite (nonfinite=abort)")
-        return commands + self._close_if_possible(at)
+        return commands + self._close_if_possible(at) + self._say_if_waiting()
+
+    def _remember_loss(self) -> None:
+        if self._first_loss is None:
+            self._first_loss = self._closed_loss
+        if math.isfinite(self._closed_loss):
+            self._recent.append(self._closed_loss)
 
     def _loss_exploded(self) -> bool:
         first = self._first_loss
@@ -378,7 +421,7 @@ class Engine:
 
     @_on.register
     def _stop(self, event: Stop) -> list[Command]:
-        return self._end(75, event.reason)
+        return self._end(event.exit_code, event.reason)
 
     def _end(self, exit_code: int, reason: str, diverged: bool = False) -> list[Command]:
         self._phase = "finished"

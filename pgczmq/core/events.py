@@ -94,10 +94,11 @@ class Spoiled:
 
 @dataclass(frozen=True)
 class Stop:
-    """A person or the machine's owner wants the run to end."""
+    """A person or the machine's owner wants the run to end, or the application cannot go on."""
 
     reason: str
     at: float
+    exit_code: int = 75
 
 
 Event = Joined | Ready | Heard | Left | Arrived | Tick | Applied | Spoiled | Stop

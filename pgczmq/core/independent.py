@@ -88,7 +88,7 @@ class HybridIndependentSet(_IndependentSetDecoder):
         turn = int(origin * self.workers)
         size = self.workers // self.groups
         members: list[list[int]] = [[] for _ in range(self.groups)]
-        for worker in sorted(arrived, key=lambda worker: (worker - turn) % self.workers):
+        for worker in sorted(arrived, key=lambda worker: ((worker - turn) % size, worker)):  # every group turns
             members[worker // size].append(worker)
         start = turn // size
         ring = members[start:] + members[:start]
@@ -112,14 +112,15 @@ class HybridIndependentSet(_IndependentSetDecoder):
 
 @dataclass(frozen=True)
 class ExactIndependentSet(_IndependentSetDecoder):
-    """Any placement of few workers: branch and bound over bit masks."""
+    """Any placement of few workers: branch and bound. Ties turn with the origin inside each of ``groups``."""
 
     conflicts: tuple[frozenset[int], ...] = field(repr=False)
+    groups: int = 1
 
     def largest(self, arrived: Sequence[int], origin: float) -> list[int]:
         """Exact for up to EXACT_SEARCH_AT_MOST workers."""
-        turn = int(origin * self.workers)
-        order = sorted(arrived, key=lambda worker: (worker - turn) % self.workers)
+        turn, size = int(origin * self.workers), self.workers // self.groups
+        order = sorted(arrived, key=lambda worker: ((worker - turn) % size, (worker - turn) % self.workers))
         return self._search(order, [])
 
     def _search(self, candidates: list[int], best: list[int]) -> list[int]:
@@ -161,12 +162,15 @@ def hybrid_decoder(placement: Placement, *, local_load: int, groups: int) -> _In
     workers, load, size = placement.workers, placement.load, placement.workers // groups
     if local_load == 0:
         return CyclicIndependentSet(workers, load)
-    if load <= size <= min(2 * load - 1, load + local_load):
+    sizes = range(load, min(2 * load - 1, load + local_load) + 1)
+    if size in sizes:
         return HybridIndependentSet(workers, load, groups, conflicts_of(placement))
     if workers <= EXACT_SEARCH_AT_MOST:
-        return ExactIndependentSet(workers, load, conflicts_of(placement))
+        return ExactIndependentSet(workers, load, conflicts_of(placement), groups)
+    fitting = [count for count in range(1, workers + 1) if workers % count == 0 and workers // count in sizes]
+    named = f"groups={min(fitting, key=lambda count: abs(count - groups))}, or " if fitting else ""
     raise ConfigError(
         f"is-gc-hr with over {EXACT_SEARCH_AT_MOST} workers needs workers / groups between load and "
         f"min(2 load - 1, load + local_load): got workers={workers}, groups={groups} ({size} a group), load={load}, "
-        f"local_load={local_load}. Nearest valid: groups={max(1, workers // load)}, or local_load=0."
+        f"local_load={local_load}. Nearest valid: {named}local_load=0."
     )

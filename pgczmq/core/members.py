@@ -19,6 +19,7 @@ class Member:
     incarnation: str
     state: str  # joined | ready | gone
     heard_at: float
+    was_ready: bool = False  # has heard the broadcast: not for whoever fell silent between joining and that
     answered: int = -1  # last step of this incarnation that an answer was counted for
     rival: Joined | None = None  # another worker that wants this number, until the probe is answered
 
@@ -52,14 +53,21 @@ class Members:
 
     def join(self, event: Joined) -> list[Command]:
         """Admit, reject, or first find out whether the present holder of the number still lives."""
-        worker = self._lowest_free() if event.worker is None else event.worker
+        worker = self._own_or_lowest_free(event.incarnation) if event.worker is None else event.worker
         if worker is None or not 0 <= worker < self._workers:
             return [Reject(event.worker, event.incarnation, self._no_such_number(event.worker))]
         member = self._members.get(worker)
-        if member is None or member.state == "gone" or member.incarnation == event.incarnation:
+        if member is not None and member.incarnation == event.incarnation:  # it asks again
+            commands = self._turn_away_rival(worker, member) + self._admit(worker, event)
+            self._members[worker].answered = member.answered
+            return commands
+        if member is None or member.state == "gone":
             return self._admit(worker, event)
+        if member.rival is not None and member.rival.incarnation == event.incarnation:
+            return [Probe(worker, member.incarnation)]
+        commands = self._turn_away_rival(worker, member)
         member.rival = event
-        return [Probe(worker, member.incarnation)]
+        return [*commands, Probe(worker, member.incarnation)]
 
     def hear(self, worker: int, incarnation: str, at: float) -> tuple[bool, list[Command]]:
         """Note a sign of life; tells whether a gone worker is back with it."""
@@ -69,12 +77,11 @@ class Members:
         member.heard_at = max(member.heard_at, at)
         commands: list[Command] = []
         if member.rival is not None and at > member.rival.at:
-            reason = f"worker {worker} is already in this run and alive; choose another --id, or stop that one first"
-            commands.append(Reject(worker, member.rival.incarnation, reason))
-            member.rival = None
-        back = member.state == "gone"
+            commands += self._turn_away_rival(worker, member)
+        back = member.state == "gone" and member.was_ready
+        if member.state == "gone":
+            member.state = "ready" if back else "joined"
         if back:
-            member.state = "ready"
             commands.append(Note("ready", f"worker {worker} is back", worker=worker))
         return back, commands
 
@@ -83,8 +90,13 @@ class Members:
         member = self.find(worker, incarnation)
         if member is None or member.state == "ready":
             return False
-        member.state = "ready"
+        member.state, member.was_ready = "ready", True
         return True
+
+    def forget_answer(self, worker: int, step: int) -> None:
+        """An answer to ``step`` was not kept after all; the worker may send it again."""
+        member = self._members[worker]
+        member.answered = min(member.answered, step - 1)
 
     def leave(self, worker: int, incarnation: str, reason: str) -> list[Command]:
         """Count on this worker no more; a rival for its number is admitted."""
@@ -101,13 +113,13 @@ class Members:
         """Let go of whoever has been silent for too long, unless the master itself was not listening."""
         if self._ticked_at is not None and at - self._ticked_at > self._heartbeat:
             for member in self._members.values():
-                member.heard_at += at - self._ticked_at
+                member.heard_at = min(at, member.heard_at + at - self._ticked_at)
         self._ticked_at = at
         commands: list[Command] = []
         for worker, member in list(self._members.items()):
             silent = at - member.heard_at
-            patience = 1 if member.rival is not None else SILENT_HEARTBEATS
-            if member.state != "gone" and silent > patience * self._heartbeat:
+            deaf = member.rival is not None and at - max(member.rival.at, member.heard_at) > self._heartbeat
+            if member.state != "gone" and (deaf or silent > SILENT_HEARTBEATS * self._heartbeat):
                 commands += self.leave(worker, member.incarnation, f"has been silent for {silent:.1f} s")
         return commands
 
@@ -115,7 +127,17 @@ class Members:
         self._members[worker] = Member(event.incarnation, "joined", event.at)
         return [Admit(worker, event.incarnation)]
 
-    def _lowest_free(self) -> int | None:
+    def _turn_away_rival(self, worker: int, member: Member) -> list[Command]:
+        if member.rival is None:
+            return []
+        reason = f"worker {worker} is already in this run and alive; choose another --id, or stop that one first"
+        rival, member.rival = member.rival, None
+        return [Reject(worker, rival.incarnation, reason)]
+
+    def _own_or_lowest_free(self, incarnation: str) -> int | None:
+        for worker, member in self._members.items():
+            if member.incarnation == incarnation:  # its first hello was heard already
+                return worker
         taken = {worker for worker, member in self._members.items() if member.state != "gone"}
         return next((worker for worker in range(self._workers) if worker not in taken), None)
 

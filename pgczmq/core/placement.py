@@ -84,7 +84,8 @@ def hybrid(workers: int, load: int, *, local_load: int, groups: int) -> Placemen
 def _check_hybrid(workers: int, load: int, local_load: int, groups: int) -> None:
     given = f"got workers={workers}, load={load}, local_load={local_load}, groups={groups}"
     if load > workers or local_load > load:
-        raise ConfigError(f"hybrid repetition needs local_load <= load <= workers: {given}.")
+        most = f"load={workers}" if load > workers else f"local_load={load}"
+        raise ConfigError(f"hybrid repetition needs local_load <= load <= workers: {given}. The most is {most}.")
     if workers % groups:
         valid = [count for count in range(1, workers + 1) if workers % count == 0]
         nearest = sorted(sorted(valid, key=lambda count: abs(count - groups))[:2])
@@ -96,5 +97,11 @@ def _check_hybrid(workers: int, load: int, local_load: int, groups: int) -> None
     if local_load and load > size:
         raise ConfigError(
             f"hybrid repetition needs load <= workers / groups unless local_load is 0 (a worker would hold a "
-            f"partition twice): {given}. Nearest valid: load={size}, or groups={max(1, workers // load)}."
+            f"partition twice): {given}. Nearest valid: load={size} with local_load={min(local_load, size)}, or "
+            f"groups={largest_groups(workers, load)}."
         )
+
+
+def largest_groups(workers: int, load: int) -> int:
+    """The most groups that divide ``workers`` and have at least ``load`` of them each."""
+    return next(groups for groups in range(max(1, workers // load), 0, -1) if workers % groups == 0)

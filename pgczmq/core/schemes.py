@@ -132,7 +132,9 @@ def _k(settings: Settings) -> int:
     """Arrivals to wait for, for schemes that take any number of them."""
     k = settings.workers - _tolerated(settings) if settings.k is None else settings.k
     if k > settings.workers:
-        raise ConfigError(f"k cannot exceed workers: got k={k}, workers={settings.workers}.")
+        raise ConfigError(
+            f"k cannot exceed workers: got k={k}, workers={settings.workers}. The most is k={settings.workers}."
+        )
     return k
 
 
@@ -142,8 +144,7 @@ def _no_other_k(settings: Settings) -> int:
     if settings.k is not None and settings.k != k:
         raise ConfigError(
             f"{settings.name} closes a step at workers - stragglers arrivals: got k={settings.k}, "
-            f"workers={settings.workers}, stragglers={settings.stragglers}. Leave k out, or set stragglers="
-            f"{max(0, settings.workers - settings.k)}."
+            f"workers={settings.workers}, stragglers={settings.stragglers}. Set k={k} or leave it out."
         )
     return k
 
@@ -154,8 +155,21 @@ def _coded_load(settings: Settings) -> int:
     if load <= settings.stragglers:
         raise ConfigError(
             f"{settings.name} needs load of at least stragglers + 1: got load={load}, "
-            f"stragglers={settings.stragglers}. Set load={settings.stragglers + 1} or leave it out, "
-            f"or set stragglers={load - 1}."
+            f"stragglers={settings.stragglers}. Set load={settings.stragglers + 1} or stragglers={load - 1}."
+        )
+    return load
+
+
+def _fractional_load(settings: Settings) -> int:
+    """The same where load must divide workers too; names loads that do."""
+    load = _tolerated(settings) + 1 if settings.load is None else settings.load
+    if load <= settings.stragglers:
+        workers = settings.workers
+        enough = next(more for more in range(settings.stragglers + 1, workers + 1) if workers % more == 0)
+        fewer = f" or stragglers={load - 1}" if workers % load == 0 else ""
+        raise ConfigError(
+            f"{settings.name} needs load of at least stragglers + 1 that divides workers: got load={load}, "
+            f"stragglers={settings.stragglers}, workers={workers}. Set load={enough}{fewer}."
         )
     return load
 
@@ -191,7 +205,7 @@ def _is_sgd(settings: Settings) -> Scheme:
 
 
 def _fractional(settings: Settings, schedule: Schedule, decoder: Decoder, reads: set[str]) -> Scheme:
-    load = _coded_load(settings)
+    load = _fractional_load(settings)
     held = placement.fractional(settings.workers, load)
     return Scheme(
         settings.name,
@@ -206,18 +220,18 @@ def _fractional(settings: Settings, schedule: Schedule, decoder: Decoder, reads:
 
 
 def _gc_fr(settings: Settings) -> Scheme:
-    decoder = FirstOfGroupDecoder(settings.workers, _coded_load(settings))
+    decoder = FirstOfGroupDecoder(settings.workers, _fractional_load(settings))
     return _fractional(settings, EvaluateAll(), decoder, set())
 
 
 def _pgc_fr(settings: Settings) -> Scheme:
-    load = _coded_load(settings)
+    load = _fractional_load(settings)
     decoder = FirstOfGroupDecoder(settings.workers, load)
     return _fractional(settings, _rotation(settings, load), decoder, {"max_age"})
 
 
 def _pgc_fr_staggered(settings: Settings) -> Scheme:
-    load = _coded_load(settings)
+    load = _fractional_load(settings)
     decoder = GroupMeanDecoder(settings.workers, load)
     return _fractional(settings, _rotation(settings, load, stagger=1), decoder, {"max_age"})
 
@@ -299,7 +313,7 @@ def _is_gc_cr(settings: Settings) -> Scheme:
 
 def _is_gc_hr(settings: Settings) -> Scheme:
     workers, load = settings.workers, settings.load or 2
-    groups = settings.groups or max(1, workers // load)
+    groups = settings.groups or placement.largest_groups(workers, load)
     local_load = load - 1 if settings.local_load is None else settings.local_load
     held = placement.hybrid(workers, load, local_load=local_load, groups=groups)
     decoder = independent.hybrid_decoder(held, local_load=local_load, groups=groups)

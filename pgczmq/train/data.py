@@ -152,7 +152,7 @@ class Partitions:
         """All sample numbers of a partition: int64 [size], read-only."""
         return self._parts[partition]
 
-    def minibatch(self, partition: int, step: int, *, batch_fraction: float = 1.0) -> IntArray:
+    def minibatch(self, partition: int, step: int, batch_fraction: float = 1.0) -> IntArray:
         """The sample numbers of a partition's minibatch: a fresh int64 [m].
 
         Args:

@@ -122,7 +122,7 @@ class FlatModel:
         return [parameter for _, parameter in self._named]
 
     def _views(self, vector: Tensor) -> list[Tensor]:
-        parts = vector.split([parameter.numel() for parameter in self._parameters()])
+        parts = torch.split(vector, [parameter.numel() for parameter in self._parameters()])
         return [part.view(parameter.shape) for part, parameter in zip(parts, self._parameters(), strict=True)]
 
 
@@ -132,13 +132,13 @@ def float_vector(buffer: Buffer, size: int) -> FloatArray:
     Raises:
         WireError: the number of bytes is another.
     """
-    nbytes = memoryview(buffer).nbytes
-    if nbytes != 4 * size:
-        raise WireError(f"a vector of {size} parameters takes {4 * size} bytes: got {nbytes}.")
-    return np.frombuffer(buffer, np.float32)
+    raw = np.frombuffer(buffer, np.uint8)
+    if raw.size != 4 * size:
+        raise WireError(f"a vector of {size} parameters takes {4 * size} bytes: got {raw.size}.")
+    return raw.view(np.float32)
 
 
-def build_model(task: Task, seed: int, *, device: str = "cpu") -> FlatModel:
+def build_model(task: Task, seed: int, device: str = "cpu") -> FlatModel:
     """The task's model with its initial parameters: a function of the seed, on every device the same.
 
     torch's global random stream is left as it was.

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 from pgczmq.errors import ConfigError
 from pgczmq.train.data import Samples, adapt
@@ -20,7 +20,7 @@ from pgczmq.train.data import Samples, adapt
 
 def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     """The mean cross entropy of logits, float [m, classes], and classes, int64 [m]."""
-    return F.cross_entropy(output, target)
+    return functional.cross_entropy(output, target)
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
@@ -73,7 +73,7 @@ TASKS: Mapping[str, str] = {
 """The built-in tasks, in the same notation as a user's own."""
 
 
-def load_task(name: str, args: Mapping[str, Any], *, seed: int) -> Task:
+def load_task(name: str, args: Mapping[str, Any], seed: int) -> Task:
     """The task called ``name``: built in, or ``module:function`` with the current directory importable.
 
     The function is called with ``args`` as keywords, and with ``seed`` if it has an argument of that name.

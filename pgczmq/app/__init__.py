@@ -1,0 +1,1 @@
+"""Joins configuration, training and a driver into things a person can ask for."""

@@ -1,0 +1,294 @@
+"""A run on this machine as its master: parts built, sockets bound, driven to the end, result written."""
+
+import asyncio
+import ipaddress
+import logging
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pgczmq.app import build, processes
+from pgczmq.app.evaluator import EvaluatorProcess
+from pgczmq.config import RunConfig
+from pgczmq.core.engine import Engine
+from pgczmq.core.schemes import Scheme
+from pgczmq.errors import ConfigError
+from pgczmq.net.compute import Aside, Snapshot
+from pgczmq.net.hub import Assignment, Hub
+from pgczmq.net.master import Ending, Master
+from pgczmq.net.sockets import Sockets
+from pgczmq.runlog import (
+    EvalRecord,
+    EventRecord,
+    Record,
+    Result,
+    RunLog,
+    RunRecord,
+    Sink,
+    create_directory,
+    write_result,
+)
+
+if TYPE_CHECKING:
+    from pgczmq.train.optimizer import Learner
+    from pgczmq.train.task import Task
+
+log = logging.getLogger("pgczmq.master")
+
+
+@dataclass(frozen=True)
+class Running:
+    """A run whose sockets are bound, for whoever starts its workers.
+
+    Args:
+        port: control port.
+        directory: run directory.
+        stop: ends the run, with a reason and an exit code; from the event loop's thread.
+    """
+
+    port: int
+    directory: Path
+    stop: Callable[[str, int], None]
+
+
+Crew = Callable[[Running], Any]
+"""Starts whatever belongs to the run beside the master; returns a coroutine that looks after it until cancelled."""
+
+
+def check(config: RunConfig) -> Scheme:
+    """Everything that can be wrong with a run and can be seen without torch.
+
+    Raises:
+        ConfigError: the first thing found.
+    """
+    scheme = build.scheme_of(config)
+    build.delay_of(config)
+    check_reachable(config)
+    if config.deterministic and config.scheme.on_new_step != "skip":
+        raise ConfigError(
+            "a deterministic run goes in lockstep, so that no worker is ever behind: got deterministic=true with "
+            f'scheme.on_new_step="{config.scheme.on_new_step}". Leave scheme.on_new_step out.'
+        )
+    return scheme
+
+
+def check_reachable(config: RunConfig) -> None:
+    """Whether the address to listen on is safe.
+
+    Raises:
+        ConfigError: anybody on the network could join or read along, and the user did not say that this is fine.
+    """
+    if config.net.security == "insecure":
+        return
+    try:
+        loopback = ipaddress.ip_address(config.net.bind.strip("[]")).is_loopback
+    except ValueError:
+        raise ConfigError(
+            f"net.bind is the numeric address to listen on, for example 127.0.0.1 or 0.0.0.0: got {config.net.bind!r}."
+        ) from None
+    if not loopback:
+        raise ConfigError(
+            f"nobody but this machine may connect unless you say so: got net.bind={config.net.bind}. On a network that "
+            'you trust add --insecure (net.security="insecure"); otherwise keep 127.0.0.1 and let workers come '
+            "through an SSH tunnel."
+        )
+
+
+def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None) -> Result:
+    """Run a master until its run is over.
+
+    Args:
+        config: checked with ``check``.
+        sink: sees every record as it comes; must not block.
+        root: where the run directory is made.
+        crew: starts local workers, if any.
+
+    Raises:
+        ConfigError: something about the task or the addresses does not work.
+    """
+    scheme = check(config)
+    context = processes.start_helper(config.task.name)
+    directory = create_directory(root, build.run_name(config, time.strftime("%Y%m%d-%H%M%S")))
+    (directory / "config.toml").write_text(config.to_toml())
+    with RunLog(directory) as runlog:
+
+        def record(record: Record) -> None:
+            runlog.record(record)
+            sink(record)
+
+        result = asyncio.run(_Run(config, scheme, directory, record, context).run(crew))
+        write_result(directory, result)
+        sink(result)
+    return result
+
+
+class _Run:
+    """The parts of one run, from building them to its result."""
+
+    def __init__(
+        self, config: RunConfig, scheme: Scheme, directory: Path, record: Sink, context: ForkServerContext
+    ) -> None:
+        self._config = config
+        self._scheme = scheme
+        self._directory = directory
+        self._record = record
+        self._context = context
+        self._run_id = uuid.uuid4().hex[:12]
+        self._evaluation: EvalRecord | None = None
+        self._begun = 0.0
+
+    async def run(self, crew: Crew | None) -> Result:
+        """Build, serve, and say how it went."""
+        interrupts = _Interrupts()
+        loop = asyncio.get_running_loop()
+        task, learner = await loop.run_in_executor(None, _build, self._config)
+        self._record(self._about(learner))
+        with ExitStack() as stack:
+            self._evaluator = None
+            if task.test is not None:
+                self._evaluator = EvaluatorProcess(self._context, self._config)
+                stack.callback(self._evaluator.close)
+            sockets = stack.enter_context(Sockets())
+            sockets.farewell = 0.5
+            hub = self._hub(sockets, learner)
+            self._begun = time.monotonic()
+            master = self._master(hub, learner)
+            interrupts.end(master.stop)
+            ending = await self._serve(master, crew, Running(hub.ports.control, self._directory, master.stop))
+        return self._result(ending, learner)
+
+    async def _serve(self, master: Master, crew: Crew | None, running: Running) -> Ending:
+        if crew is None:
+            log.info("listening on %s port %d", self._config.net.bind, running.port)
+            return await master.run()
+        looking_after = asyncio.get_running_loop().create_task(crew(running))
+        try:
+            return await master.run()
+        finally:
+            looking_after.cancel()
+            await asyncio.gather(looking_after, return_exceptions=True)
+
+    def _about(self, learner: "Learner") -> RunRecord:
+        config = self._config
+        return RunRecord(
+            name=self._directory.name,
+            directory=str(self._directory),
+            scheme=config.scheme.name,
+            task=config.task.name,
+            workers=config.workers,
+            stragglers=config.workers - self._scheme.k,
+            steps=config.steps,
+            parameters=learner.parameter_count,
+        )
+
+    def _hub(self, sockets: Sockets, learner: "Learner") -> Hub:
+        scheme, net = self._scheme, self._config.net
+        rows = scheme.coefficients_NC.tolist()
+        assignments = [Assignment(held, tuple(row)) for held, row in zip(scheme.placement.held, rows, strict=True)]
+        params, buffers = learner.snapshot()
+        return Hub(
+            sockets,
+            bind=net.bind,
+            port=net.port,
+            run=self._run_id,
+            master=uuid.uuid4().hex[:16],
+            config=self._config.to_toml(),
+            assignments=assignments,
+            message_bytes=params.nbytes + buffers.nbytes,
+        )
+
+    def _master(self, hub: Hub, learner: "Learner") -> Master:
+        config = self._config
+        planned = build.delay_of(config).seconds
+
+        def write(captured: tuple[int, Any]) -> str:
+            from pgczmq.train import checkpoint
+
+            step, state = captured
+            about = {"step": step, "run": self._run_id, "seed": config.seed, "scheme": config.scheme.name}
+            code = {"coefficients": self._scheme.coefficients_NC.tolist()}
+            path = checkpoint.write(
+                self._directory / "checkpoints", step, learner=state, state=about | code, keep=config.checkpoint.keep
+            )
+            return path.name
+
+        return Master(
+            Engine(self._scheme, build.rules_of(config), planned, 0.0),
+            hub,
+            compute=learner,
+            aside=Aside(self._evaluate, lambda step: (step, learner.checkpoint_state()), write),
+            sink=self._record,
+            heartbeat=config.net.heartbeat,
+            started_at=self._begun,
+        )
+
+    async def _evaluate(self, step: int, snapshot: Snapshot) -> None:
+        if self._evaluator is None:
+            return
+        answer = await self._evaluator.evaluate(step, snapshot)
+        at = time.monotonic() - self._begun
+        if answer is None:
+            text = f"step {step} was not evaluated: the one before took too long; eval.every={self._config.eval.every}"
+            self._record(EventRecord(at, "evaluation", text, step=step))
+            return
+        loss, metric, seconds = answer
+        self._evaluation = EvalRecord(step, at, loss, metric, seconds)
+        self._record(self._evaluation)
+
+    def _result(self, ending: Ending, learner: "Learner") -> Result:
+        evaluated = self._evaluation if self._evaluation and self._evaluation.step == ending.steps else None
+        return Result(
+            scheme=self._config.scheme.name,
+            workers=self._config.workers,
+            stragglers=self._config.workers - self._scheme.k,
+            steps=ending.steps,
+            seconds=ending.seconds,
+            loss=evaluated.loss if evaluated else ending.loss,
+            accuracy=evaluated.metric if evaluated else None,
+            late_fraction=ending.late_fraction,
+            diverged=ending.diverged,
+            weights_sha256=learner.sha256(),
+            exit=ending.exit_code,
+            reason=ending.reason,
+            run=str(self._directory),
+        )
+
+
+class _Interrupts:
+    """The first SIGINT or SIGTERM ends the run properly, the second at once."""
+
+    def __init__(self) -> None:
+        self._stop: Callable[[str, int], None] | None = None
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._signalled, number)
+
+    def end(self, stop: Callable[[str, int], None]) -> None:
+        """From now on there is a run to end."""
+        self._stop = stop
+
+    def _signalled(self, number: int) -> None:
+        if self._stop is None:
+            os._exit(128 + number)
+        stop, self._stop = self._stop, None
+        stop(f"interrupted by {signal.Signals(number).name}", 75)
+
+
+def _build(config: RunConfig) -> tuple["Task", "Learner"]:
+    """Task and learner; imports torch."""
+    from pgczmq.train.data import Partitions
+    from pgczmq.train.optimizer import Learner
+    from pgczmq.train.task import load_task
+
+    task = load_task(config.task.name, config.task.args, config.seed)
+    cut = config.task
+    # Built for its complaints: the master itself needs no minibatches.
+    Partitions(len(task.train), config.workers, batch_size=cut.batch_size, sampler=cut.sampler, seed=config.seed)
+    return task, Learner(task, config=config.optimizer, steps=config.steps, seed=config.seed)

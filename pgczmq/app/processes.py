@@ -1,0 +1,66 @@
+"""Processes on this machine: forked from one helper that has torch loaded and nothing running.
+
+A process that imports torch costs seconds and hundreds of megabytes; a fork of one that has it costs neither.
+The helper never runs torch (no thread pool to inherit) and has no ZeroMQ context.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Any
+
+PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient", "pgczmq.train.evaluate"]
+_OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
+_PR_SET_PDEATHSIG = 1
+
+
+def start_helper(task: str = "") -> ForkServerContext:
+    """Start the helper, which loads torch beside whatever this process does next; only once, the first call counts.
+
+    Args:
+        task: name of the run's task, whose own slow imports are made in the helper too.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([*PRELOADED, *(m for begin, m in _OF_TASKS.items() if task.startswith(begin))])
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = threads or "1"
+    try:
+        forkserver.ensure_running()
+    finally:
+        if threads is None:
+            del os.environ["OMP_NUM_THREADS"]
+    return context
+
+
+def spawn(context: ForkServerContext, target: Callable[..., None], *args: Any) -> ForkServerProcess:
+    """A process that runs ``target(*args)``, and that does not outlive this one."""
+    process = context.Process(target=_adopted, args=(target, *args), daemon=True)
+    process.start()
+    return process
+
+
+def _adopted(target: Callable[..., None], *args: Any) -> None:
+    """In the child: Ctrl+C is for the parent to handle, and the parent's end is ours."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        # The parent is the helper, which ends with the process that started it.
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    target(*args)
+
+
+def lowest_priority() -> None:
+    """Run this process only on cores that nobody else wants."""
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        os.nice(19)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

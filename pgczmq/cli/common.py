@@ -1,0 +1,103 @@
+"""What all commands share: options, the last word on errors, and leaving the process."""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pgczmq.config import RunConfig
+    from pgczmq.runlog import Result, Sink
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="TOML file that describes the run.", show_default="the defaults")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the file, e.g. scheme.name=dgd. May be repeated."),
+]
+JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result there as JSON.")]
+
+RUNS = Path("runs")
+
+
+def guarded(command: Callable[[], int]) -> NoReturn:
+    """Run a command to its exit code; an error of this program is a sentence, not a traceback.
+
+    Leaves the process at once at its end, since a compute thread may still be busy.
+    """
+    from pgczmq.errors import PgcError
+
+    try:
+        code = command()
+    except PgcError as error:
+        _say_error(str(error))
+        code = error.exit_code
+    except KeyboardInterrupt:
+        _say_error("interrupted")
+        code = 130
+    except BrokenPipeError:
+        code = 141
+    leave(code)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process without waiting for threads."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.close(stream.fileno())
+    logging.shutdown()
+    os._exit(code)
+
+
+def _say_error(text: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
+
+
+def load_config(path: Path | None, settings: list[str] | None, extra: list[str] | None = None) -> "RunConfig":
+    """The run that the options describe."""
+    from pgczmq import config
+
+    return config.load(path, [*(extra or []), *(settings or [])])
+
+
+def log_to(console: "Console") -> None:
+    """Send the program's log to the console that also shows the run, so that neither tears the other."""
+    from rich.logging import RichHandler
+
+    level = os.environ.get("PGC_LOG_LEVEL", "INFO").upper()
+    if console.is_terminal:
+        handler: logging.Handler = RichHandler(console=console, show_path=False, markup=False)
+        logging.basicConfig(level=level, format="%(message)s", datefmt="%X", handlers=[handler], force=True)
+    else:
+        logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", force=True)
+
+
+def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) -> int:
+    """Run something with a view of it on the terminal; print and write its result; returns its exit code."""
+    from rich.console import Console
+
+    from pgczmq.runlog import to_json
+    from pgczmq.view.screen import open_view
+    from pgczmq.view.tables import result_table
+
+    console = Console(stderr=True)
+    log_to(console)
+    with open_view(mode, console) as sink:
+        result = run(sink)
+    if mode != "none":
+        Console().print(result_table(result))
+    if json_file is not None:
+        json_file.write_text(to_json(result) + "\n")
+    return result.exit

@@ -1,0 +1,161 @@
+"""``pgc``, ``pgc-master`` and ``pgc-worker``. Imports of the program itself are late, so that help is quick."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgczmq.cli.common import RUNS, ConfigOption, JsonOption, SetOption, guarded, load_config, log_to, watch
+
+pgc = typer.Typer(
+    help="Train PyTorch models on workers that are late or vanish.",
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    add_completion=False,
+)
+
+
+def main() -> None:
+    """Entry point of ``pgc``."""
+    pgc()
+
+
+def master_main() -> None:
+    """Entry point of ``pgc-master``."""
+    _single(master)
+
+
+def worker_main() -> None:
+    """Entry point of ``pgc-worker``."""
+    _single(worker)
+
+
+def _single(command: object) -> None:
+    app = typer.Typer(pretty_exceptions_show_locals=False, add_completion=False)
+    app.command()(command)  # type: ignore[type-var]
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"pgczmq {version('pgczmq')}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version, show_default=False)
+]
+
+
+@pgc.callback()
+def _root(version: VersionOption = False) -> None:
+    """Train PyTorch models on workers that are late or vanish."""
+
+
+@pgc.command()
+def local(config: ConfigOption = None, settings: SetOption = None, json: JsonOption = None) -> None:
+    """Run a master and all its workers on this machine."""
+
+    def command() -> int:
+        from pgczmq.app import master
+
+        run_config = load_config(config, settings)
+        master.check(run_config)
+        from pgczmq.app import local as app
+
+        return watch(run_config.ui.mode, lambda sink: app.run(run_config, sink=sink, root=RUNS), json)
+
+    guarded(command)
+
+
+def master(
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    json: JsonOption = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Listen on a network without encryption or authentication.")
+    ] = False,
+    version: VersionOption = False,
+) -> None:
+    """Run a master and wait for its workers: pgc-worker --id N --master tcp://THIS-HOST:PORT."""
+
+    def command() -> int:
+        from pgczmq.app import master as app
+
+        run_config = load_config(config, settings, ["net.security=insecure"] if insecure else None)
+        app.check(run_config)
+        return watch(run_config.ui.mode, lambda sink: app.run(run_config, sink=sink, root=RUNS), json)
+
+    guarded(command)
+
+
+def worker(
+    number: Annotated[
+        int | None, typer.Option("--id", min=0, help="This worker's number.", show_default="what the launcher set")
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Where the master is.", show_default="PGC_MASTER or this host"),
+    ] = None,
+    patience: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="How long to wait for a silent master.")
+    ] = 120.0,
+    version: VersionOption = False,
+) -> None:
+    """Run one worker until the master says that the run is over."""
+
+    def command() -> int:
+        from rich.console import Console
+
+        from pgczmq.app import worker as app
+
+        log_to(Console(stderr=True))
+        address = app.master_address(master, os.environ, Path.cwd())
+        host, port = app.parse_address(address)
+        who = app.identity(number, os.environ)
+        app.log.info("worker number %s, from %s", "any" if who.number is None else who.number, who.source)
+        return app.run_to_exit_code(host, port, who.number, patience=patience)
+
+    guarded(command)
+
+
+@pgc.command()
+def explain(
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    step: Annotated[int | None, typer.Option(metavar="T", help="Show what everybody evaluates at this step.")] = None,
+    arrived: Annotated[
+        str | None, typer.Option(metavar="0,1,3", help="Show how these workers' messages would be combined.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Show what a scheme does: who holds what, who evaluates what, how arrivals are combined."""
+
+    def command() -> int:
+        from pgczmq.cli.explain import show
+
+        show(load_config(config, settings), step=step, arrived=arrived, json_file=json)
+        return 0
+
+    guarded(command)
+
+
+@pgc.command()
+def doctor(
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="tcp://HOST:PORT", help="Also check the way to this master.")
+    ] = None,
+) -> None:
+    """Check the installation, this machine, and the way to a master."""
+
+    def command() -> int:
+        from pgczmq.cli.doctor import show
+
+        return show(load_config(config, settings), master)
+
+    guarded(command)

@@ -1,0 +1,246 @@
+"""The master's sockets: who is behind which routing identity, and messages to and from them."""
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from pgczmq.errors import WireError
+from pgczmq.net import wire
+from pgczmq.net.compute import Snapshot
+from pgczmq.net.sockets import Sockets, send_now
+
+log = logging.getLogger("pgczmq.master")
+
+PEERS_NAMED_AT_MOST = 1000
+HELLOS_AT_MOST = 10_000
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Where a message came from; the identity is the peer's word, nothing more."""
+
+    identity: bytes
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The four ports, as bound."""
+
+    control: int
+    gradients: int
+    params: int
+    metrics: int
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What a worker is told when it is admitted, beside the configuration."""
+
+    held: tuple[int, ...]
+    coefficients: tuple[float, ...]
+
+
+class Hub:
+    """All the master's sockets, bound.
+
+    Args:
+        sockets: makes and closes them.
+        bind: address to listen on.
+        port: control port, the other three follow; 0 for any free ones.
+        run: run id; ``master``: this process's incarnation.
+        config: the run as TOML, for the workers.
+        assignments: what each worker holds.
+        message_bytes: of one set of parameters with its buffers.
+
+    Raises:
+        ConfigError: a port cannot be bound.
+    """
+
+    def __init__(
+        self,
+        sockets: Sockets,
+        *,
+        bind: str,
+        port: int,
+        run: str,
+        master: str,
+        config: str,
+        assignments: Sequence[Assignment],
+        message_bytes: int,
+    ) -> None:
+        def at(offset: int) -> int:
+            return port + offset if port else 0
+
+        self._control, control = sockets.control_router(bind, port)
+        self._gradients, gradients = sockets.bulk_router(bind, at(1), message_bytes)
+        self._params, params = sockets.broadcast(bind, at(2), message_bytes)
+        self._metrics, metrics = sockets.broadcast(bind, at(3), 1024)
+        self.ports = Ports(control, gradients, params, metrics)
+        self.mine: dict[str, Any] = {"run": run, "master": master}
+        self._config = config
+        self._assignments = assignments
+        self._hellos: dict[str, tuple[bytes, wire.Hello]] = {}  # by incarnation
+        self._incarnations: dict[int, str] = {}  # of admitted workers
+        self._unready: set[str] = set()
+        self._blamed: dict[bytes, int] = {}
+
+    # ------------------------------------------------------------ who is who
+
+    def note_hello(self, peer: Peer, hello: wire.Hello) -> None:
+        """Remember where a worker that says hello can be answered.
+
+        Raises:
+            WireError: it wants another run, or too many have said hello.
+        """
+        self._hellos[hello.incarnation] = (peer.identity, hello)
+        if len(self._hellos) > HELLOS_AT_MOST:
+            self._forget_strangers()
+        if hello.run is not None and hello.run != self.mine["run"]:
+            reason = f"this master runs {self.mine['run']}, the worker asks for run {hello.run}"
+            self.reject(hello.incarnation, reason)
+            raise WireError(reason)
+
+    def _forget_strangers(self) -> None:
+        known = set(self._incarnations.values())
+        self._hellos = {name: value for name, value in self._hellos.items() if name in known}
+
+    def check_sender(self, peer: Peer, message: wire.FromWorker) -> None:
+        """Whether a message comes from an admitted worker of this run, in its present life.
+
+        Raises:
+            WireError: it does not; the peer is told when it can be.
+        """
+        reason = self._stranger(peer, message)
+        if not reason:
+            if isinstance(message, wire.Prepared):
+                self._unready.discard(message.incarnation)
+            return
+        with contextlib.suppress(zmq.ZMQError):
+            if not isinstance(message, wire.Gradient | wire.Pull):
+                self._send_now(self._control, [peer.identity, wire.pack(wire.Rejected(reason=reason))])
+        raise WireError(reason)
+
+    def _stranger(self, peer: Peer, message: wire.FromWorker) -> str:
+        if message.run != self.mine["run"] or message.master != self.mine["master"]:
+            return f"the message belongs to run {message.run} of master {message.master}, not to this one"
+        if self._incarnations.get(message.worker) != message.incarnation:
+            return f"worker {message.worker} of incarnation {message.incarnation} is not in this run"
+        if not peer.identity.endswith(b":" + message.incarnation.encode()):
+            return f"the message claims to be of worker {message.worker} but comes over another connection"
+        return ""
+
+    def admit(self, worker: int, incarnation: str) -> None:
+        """Welcome a worker under a number."""
+        before = self._incarnations.get(worker)
+        if before is not None and before != incarnation:
+            self._hellos.pop(before, None)
+            self._unready.discard(before)
+        self._incarnations[worker] = incarnation
+        self._unready.add(incarnation)
+        mine = self._assignments[worker]
+        welcome = wire.Welcome(
+            worker=worker,
+            config=self._config,
+            gradients_port=self.ports.gradients,
+            params_port=self.ports.params,
+            metrics_port=self.ports.metrics,
+            held=list(mine.held),
+            coefficients=list(mine.coefficients),
+            **self.mine,
+        )
+        self.send_control(incarnation, welcome)
+
+    def reject(self, incarnation: str, reason: str) -> None:
+        """Turn a worker away that said hello."""
+        self.send_control(incarnation, wire.Rejected(reason=reason))
+        if incarnation not in self._incarnations.values():
+            self._hellos.pop(incarnation, None)
+
+    def admitted(self) -> list[tuple[int, str]]:
+        """(worker, incarnation) of all that were ever admitted, in their present life."""
+        return list(self._incarnations.items())
+
+    def incarnation(self, worker: int) -> str:
+        """The present life of an admitted worker."""
+        return self._incarnations[worker]
+
+    def origin(self, incarnation: str) -> str:
+        """Host and process of a worker, in its own words."""
+        hello = self._hellos[incarnation][1]
+        return f"{hello.host} (process {hello.pid})"
+
+    def assignment(self, worker: int) -> Assignment:
+        """What a worker holds."""
+        return self._assignments[worker]
+
+    def has_unready(self) -> bool:
+        """Somebody is admitted who has not heard a beacon yet."""
+        return bool(self._unready)
+
+    # ------------------------------------------------------------ in
+
+    def control_messages(self) -> AsyncIterator[tuple[Peer, list[zmq.Frame]]]:
+        """Messages on the control socket, for ever."""
+        return self._messages(self._control)
+
+    def gradient_messages(self) -> AsyncIterator[tuple[Peer, list[zmq.Frame]]]:
+        """Messages on the gradients socket, for ever."""
+        return self._messages(self._gradients)
+
+    async def _messages(self, socket: zmq.asyncio.Socket) -> AsyncIterator[tuple[Peer, list[zmq.Frame]]]:
+        while True:
+            frames = await socket.recv_multipart(copy=False)
+            peer = Peer(frames[0].bytes)
+            if len(frames) < 2:
+                with self.blame(peer):
+                    raise WireError("a message has at least a header")
+                continue
+            yield peer, frames[1:]
+
+    @contextlib.contextmanager
+    def blame(self, peer: Peer) -> Iterator[None]:
+        """Count what is wrong with a peer's messages, name the peer once, and go on."""
+        try:
+            yield
+        except WireError as error:
+            count = self._blamed.get(peer.identity, 0) + 1
+            if count > 1 or len(self._blamed) < PEERS_NAMED_AT_MOST:
+                self._blamed[peer.identity] = count
+            if count == 1 and len(self._blamed) <= PEERS_NAMED_AT_MOST:
+                log.warning("refused a message of peer %r: %s; more of its kind are only counted", peer.identity, error)
+
+    # ------------------------------------------------------------ out
+
+    def send_control(self, incarnation: str, message: wire.Header) -> bool:
+        """Send a small message to a worker that said hello; False when it cannot be reached any more."""
+        known = self._hellos.get(incarnation)
+        return known is not None and self._send_now(self._control, [known[0], wire.pack(message)])
+
+    def send_bulk(self, worker: int, incarnation: str, message: wire.Params, snapshot: Snapshot) -> bool:
+        """Send parameters to one worker; False when it cannot be reached."""
+        identity = f"{worker}:{incarnation}".encode()
+        params, buffers = snapshot
+        return self._send_now(self._gradients, [identity, wire.pack(message), buffers, params])
+
+    def publish(self, message: wire.Header, snapshot: Snapshot | None = None) -> None:
+        """Send to all workers that subscribe and keep up."""
+        frames = [] if snapshot is None else [snapshot[1], snapshot[0]]
+        self._send_now(self._params, [wire.pack(message), *frames])
+
+    def publish_metrics(self, message: wire.Metrics) -> None:
+        """Send to whoever watches."""
+        self._send_now(self._metrics, [wire.pack(message)])
+
+    def _send_now(self, socket: zmq.asyncio.Socket, frames: list[object]) -> bool:
+        """Send without waiting. A full queue is a slow peer, not an error; a missing one is gone."""
+        error = send_now(socket, frames)
+        if isinstance(error, zmq.ZMQError) and error.errno == zmq.EHOSTUNREACH:
+            return False
+        if error is not None and not isinstance(error, zmq.Again):
+            raise error
+        return True

@@ -1,0 +1,447 @@
+"""The master's driver: sockets and clock in, the engine's commands out.
+
+One reader task per socket for its whole life, nothing but the engine decides, and everything slow (combining,
+checkpoints, evaluation) runs beside the loop. A peer can make no message that ends the master.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from pgczmq.core import events
+from pgczmq.core.engine import Engine
+from pgczmq.errors import WireError
+from pgczmq.net import wire
+from pgczmq.net.compute import Aside, MasterCompute, Snapshot
+from pgczmq.net.hub import Hub, Peer
+from pgczmq.net.watchdog import watch
+from pgczmq.runlog import EventRecord, LatencyRecord, Sink, StepRecord, WorkerRecord
+
+log = logging.getLogger("pgczmq.master")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended; ``seconds`` from the first publication to the last update."""
+
+    exit_code: int
+    reason: str
+    diverged: bool
+    steps: int
+    seconds: float
+    loss: float | None
+    late_fraction: float
+
+
+@dataclass
+class _Arrival:
+    """A message that just came or is held for the open step."""
+
+    header: wire.Gradient
+    frames: Sequence[zmq.Frame]
+
+
+class Master:
+    """Drives one engine over one hub.
+
+    Args:
+        engine: decides.
+        hub: sends and receives.
+        compute: holds the parameters; used from one thread of its own.
+        aside: evaluation and checkpoints.
+        sink: takes the records; must not block.
+        heartbeat: seconds between beats.
+        started_at: of the run, on time.monotonic; records count from there.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        hub: Hub,
+        *,
+        compute: MasterCompute,
+        aside: Aside,
+        sink: Sink,
+        heartbeat: float,
+        started_at: float,
+    ) -> None:
+        self._engine = engine
+        self._hub = hub
+        self._compute = compute
+        self._aside = aside
+        self._sink = sink
+        self._heartbeat = heartbeat
+        self._started_at = started_at
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
+        self._snapshot: Snapshot = compute.snapshot()
+        self._params: wire.Params | None = None
+        self._incoming: _Arrival | None = None
+        self._held: dict[int, _Arrival] = {}
+        self._published: dict[int, float] = {}
+        self._queue: deque[events.Event] = deque()
+        self._busy = False
+        self._device: str | None = None
+        self._finish: asyncio.Future[events.Finish] | None = None
+        self._stopped = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._evaluations: set[asyncio.Task[None]] = set()
+        self._loss: float | None = None
+        self._steps = 0
+        self._opened_at = self._applied_at = 0.0
+
+    # ------------------------------------------------------------ life
+
+    async def run(self) -> Ending:
+        """Serve until the engine says that the run is over, then tell the workers."""
+        self._finish = asyncio.get_running_loop().create_future()
+        for routine in (self._read_control(), self._read_gradients(), self._beat(), watch(self._stalled)):
+            self._start(routine)
+        try:
+            finish = await self._finish
+            self._farewell(finish)
+            await self._settle(finish)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self._thread.shutdown(wait=False, cancel_futures=True)
+        return Ending(
+            exit_code=finish.exit_code,
+            reason=finish.reason,
+            diverged=finish.diverged,
+            steps=self._steps,
+            seconds=self._applied_at - self._opened_at,
+            loss=self._loss,
+            late_fraction=self._engine.late_fraction,
+        )
+
+    def stop(self, reason: str, exit_code: int = 75) -> None:
+        """End the run at the last applied step; from the loop's thread."""
+        self._stopped.set()
+        self._feed(events.Stop(reason, self._now(), exit_code))
+
+    async def _settle(self, finish: events.Finish) -> None:
+        """Wait for checkpoints, and after a complete run for evaluations, unless somebody wants to stop now."""
+        if finish.exit_code == 0 and self._evaluations:
+            stopped = self._start(self._until_stopped())
+            while self._evaluations and not stopped.done():
+                await asyncio.wait({stopped, *self._evaluations}, return_when=asyncio.FIRST_COMPLETED)
+        writing = [task for task in self._tasks if task.get_name() == "checkpoint"]
+        if writing:
+            await asyncio.wait(writing)
+
+    async def _until_stopped(self) -> None:
+        await self._stopped.wait()
+
+    def _start(self, routine: Any, name: str = "") -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(routine, name=name or None)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A task that fails takes the run with it: nothing goes on half alive."""
+        self._tasks.discard(task)
+        self._evaluations.discard(task)
+        if self._finish is None or task.cancelled() or task.exception() is None or self._finish.done():
+            return
+        self._finish.set_exception(task.exception() or RuntimeError("unknown"))
+
+    def _now(self) -> float:
+        return time.monotonic() - self._started_at
+
+    # ------------------------------------------------------------ what comes in
+
+    async def _read_control(self) -> None:
+        async for peer, frames in self._hub.control_messages():
+            with self._hub.blame(peer):
+                self._on_control(peer, wire.to_master(frames[0].buffer))
+
+    async def _read_gradients(self) -> None:
+        async for peer, frames in self._hub.gradient_messages():
+            with self._hub.blame(peer):
+                self._on_gradients(peer, wire.to_master(frames[0].buffer), frames[1:])
+
+    def _on_control(self, peer: Peer, message: wire.ToMaster) -> None:
+        if isinstance(message, wire.Hello):
+            self._hub.note_hello(peer, message)
+            self._feed(events.Joined(message.worker, message.incarnation, self._now()))
+            return
+        self._hub.check_sender(peer, message)
+        worker, incarnation, at = message.worker, message.incarnation, self._now()
+        self._feed(events.Heard(worker, incarnation, at))
+        match message:
+            case wire.Prepared():
+                self._prepared(message)
+            case wire.Heartbeat():
+                self._sink(WorkerRecord(worker, at, message.state, message.step))
+            case wire.Leaving():
+                self._feed(events.Left(worker, incarnation, f"left: {message.reason}", at))
+            case _:
+                raise WireError(f"{message.type} does not belong on the control socket")
+
+    def _prepared(self, message: wire.Prepared) -> None:
+        reason = self._mismatch(message.fingerprint)
+        if reason:
+            self._record("refused", f"worker {message.worker} was not let in: {reason}", message.worker)
+            self._hub.send_control(message.incarnation, wire.Rejected(reason=reason))
+            self._feed(events.Left(message.worker, message.incarnation, "was not let in", self._now()))
+            return
+        self._feed(events.Ready(message.worker, message.incarnation, self._now()))
+
+    def _mismatch(self, theirs: dict[str, str]) -> str:
+        """Why a worker would compute something else; empty when it would not."""
+        ours = dict(self._compute.fingerprint)
+        device = theirs.get("device", "")
+        # The master updates on the CPU whatever the workers compute on: they must be alike among themselves.
+        ours["device"] = self._device or device
+        for key, expected in ours.items():
+            if theirs.get(key) != expected:
+                return f"its {key} differs: the run has {expected}, the worker {theirs.get(key)}"
+        self._device = device
+        return ""
+
+    def _on_gradients(self, peer: Peer, message: wire.ToMaster, frames: Sequence[zmq.Frame]) -> None:
+        if isinstance(message, wire.Hello):
+            raise WireError("hello does not belong on the gradients socket")
+        self._hub.check_sender(peer, message)
+        match message:
+            case wire.Gradient():
+                self._on_gradient(message, frames)
+            case wire.Pull():
+                self._feed(events.Heard(message.worker, message.incarnation, self._now()))
+                self._send_params(message.worker, message.incarnation)
+            case _:
+                raise WireError(f"{message.type} does not belong on the gradients socket")
+
+    def _on_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
+        self._check_gradient(header, frames)
+        at = self._now()
+        open_before = self._engine.open_step
+        known = self._engine.messages
+        self._incoming = _Arrival(header, frames)
+        self._feed(
+            events.Arrived(
+                header.worker,
+                header.incarnation,
+                header.step,
+                tuple(header.ages),
+                tuple(zip(header.fresh, header.losses, strict=True)),
+                header.norm,
+                at,
+            )
+        )
+        self._incoming = None
+        if self._engine.messages > known:
+            self._record_latency(header, at, "open" if header.step == open_before else "late")
+
+    def _check_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
+        """Whether a gradient is of this model and of partitions that its sender holds; WireError otherwise."""
+        if header.norm is not None:
+            wire.check_payload(frames, [self._snapshot[1].nbytes, self._snapshot[0].nbytes])
+        held = self._hub.assignment(header.worker).held
+        if len(header.ages) > len(held) or (header.norm is not None and len(header.ages) != len(held)):
+            raise WireError(f"a gradient of worker {header.worker} has {len(held)} ages: got {len(header.ages)}")
+        if len(header.fresh) != len(header.losses) or not set(header.fresh) <= set(held):
+            raise WireError(f"a gradient of worker {header.worker} names one loss for each fresh partition it holds")
+
+    def _record_latency(self, header: wire.Gradient, at: float, outcome: str) -> None:
+        published = self._published.get(header.step, at)
+        spent = header.wait + header.compute + header.delay
+        self._sink(
+            LatencyRecord(
+                worker=header.worker,
+                step=header.step,
+                published_at=published,
+                wait=header.wait,
+                compute=header.compute,
+                delay=header.delay,
+                send=max(0.0, at - published - spent),
+                arrived_at=at,
+                evaluated=len(header.fresh),
+                outcome=outcome,
+                newest_age=min(header.ages, default=0),
+                incarnation=header.incarnation,
+            )
+        )
+
+    async def _beat(self) -> None:
+        """The master's own clock: deadlines, heartbeats, beacons, metrics."""
+        ticks_a_beat = 4
+        tick = 0
+        while True:
+            self._feed(events.Tick(self._now()))
+            if self._hub.has_unready():
+                self._hub.publish(wire.Beacon(**self._hub.mine))
+            if tick % ticks_a_beat == 0:
+                self._send_beats()
+            tick += 1
+            await asyncio.sleep(self._heartbeat / ticks_a_beat)
+
+    def _send_beats(self) -> None:
+        beat = wire.Beat(open_step=self._engine.open_step, arrived=list(self._engine.arrived), **self._verdict(()))
+        for worker, incarnation in self._hub.admitted():
+            self._send_or_lose(worker, incarnation, beat)
+        ready = [worker for worker, _ in self._hub.admitted()]
+        late = self._engine.late_fraction
+        self._hub.publish_metrics(
+            wire.Metrics(
+                step=self._steps,
+                steps=self._engine.steps,
+                loss=self._loss,
+                ready=ready,
+                late_fraction=late,
+                **self._hub.mine,
+            )
+        )
+
+    def _send_or_lose(self, worker: int, incarnation: str, message: wire.Header) -> None:
+        if not self._hub.send_control(incarnation, message):
+            self._feed(events.Left(worker, incarnation, "can no longer be reached", self._now()))
+
+    def _stalled(self, seconds: float) -> None:
+        text = f"the event loop was blocked for {seconds:.2f} s"
+        log.warning(text)
+        self._record("stall", text)
+
+    # ------------------------------------------------------------ what the engine wants
+
+    def _feed(self, event: events.Event) -> None:
+        """Hand an event to the engine and carry out its commands; events they cause come after them."""
+        self._queue.append(event)
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._queue:
+                for command in self._engine.handle(self._queue.popleft()):
+                    self._do(command)
+        finally:
+            self._busy = False
+
+    def _do(self, command: events.Command) -> None:
+        match command:
+            case events.Use():
+                assert self._incoming is not None
+                self._held[command.worker] = self._incoming
+            case events.Publish():
+                self._publish(command)
+            case events.Send():
+                self._send_params(command.worker, self._hub.incarnation(command.worker))
+            case events.Apply():
+                self._start(self._apply(command))
+            case events.Note():
+                self._record(command.kind, command.text, command.worker, command.step)
+            case events.Evaluate():
+                self._evaluations.add(self._start(self._aside.evaluate(command.step, self._snapshot)))
+            case events.Checkpoint():
+                self._start(self._checkpoint(command.step), name="checkpoint")
+            case events.Finish():
+                self._finished(command)
+            case _:
+                self._do_membership(command)
+
+    def _do_membership(self, command: events.Command) -> None:
+        match command:
+            case events.Admit():
+                self._hub.admit(command.worker, command.incarnation)
+                self._record("joined", f"worker {command.worker} joined from {self._hub.origin(command.incarnation)}")
+                self._hub.publish(wire.Beacon(**self._hub.mine))
+            case events.Reject():
+                self._record("refused", f"a worker was not let in: {command.reason}", command.worker)
+                self._hub.reject(command.incarnation, command.reason)
+            case events.Probe():
+                beat = wire.Beat(
+                    open_step=self._engine.open_step, arrived=list(self._engine.arrived), **self._verdict(())
+                )
+                self._send_or_lose(command.worker, command.incarnation, beat)
+            case events.Refuse():
+                message = wire.Refused(step=command.step, reason=command.reason, **self._hub.mine)
+                self._hub.send_control(command.incarnation, message)
+
+    def _verdict(self, late: Sequence[tuple[int, int]]) -> dict[str, Any]:
+        outcome = self._engine.outcome
+        return {
+            **self._hub.mine,
+            "closed_step": outcome.step,
+            "used": list(outcome.used),
+            "spare": list(outcome.spare),
+            "late": [list(pair) for pair in late],
+        }
+
+    def _publish(self, command: events.Publish) -> None:
+        self._params = wire.Params(
+            step=command.step,
+            k=command.k,
+            batch_fraction=command.batch_fraction,
+            **self._verdict(command.outcome.late),
+        )
+        self._published[command.step] = self._now()
+        if command.step == 0:
+            self._opened_at = self._applied_at = self._now()
+        self._published.pop(command.step - 1000, None)
+        self._hub.publish(self._params, self._snapshot)
+
+    def _send_params(self, worker: int, incarnation: str) -> None:
+        if self._params is not None and self._engine.phase == "open":
+            self._hub.send_bulk(worker, incarnation, self._params, self._snapshot)
+
+    async def _apply(self, command: events.Apply) -> None:
+        held = self._held
+        messages = [
+            (worker, weight, held[worker].frames[1].buffer, held[worker].frames[0].buffer)
+            for worker, weight in zip(command.weights.workers, command.weights.values, strict=True)
+            if weight != 0.0
+        ]
+        loop = asyncio.get_running_loop()
+        update, snapshot = await loop.run_in_executor(self._thread, self._update, command.step, messages)
+        if not update.finite:
+            for worker in update.culprits:
+                held.pop(worker, None)
+            self._feed(events.Spoiled(command.step, update.culprits, self._now()))
+            return
+        # Frames live until the update is applied, so that a culprit can be looked for; not a moment longer.
+        received = sum(len(frame) for arrival in held.values() for frame in arrival.frames)
+        self._held = {}
+        self._snapshot = snapshot
+        self._record_step(command.closed, update.norm, received)
+        self._feed(events.Applied(command.step, self._now()))
+
+    def _update(self, step: int, messages: Sequence[tuple[int, float, Any, Any]]) -> tuple[Any, Snapshot]:
+        """On the compute thread."""
+        update = self._compute.apply(step, messages)
+        return update, self._compute.snapshot() if update.finite else self._snapshot
+
+    def _record_step(self, closed: events.ClosedStep, norm: float, received: int) -> None:
+        self._steps = closed.step + 1
+        self._loss = closed.loss
+        self._applied_at = self._now()
+        self._sink(StepRecord(**vars(closed), applied_at=self._applied_at, norm=norm, bytes=received))
+
+    async def _checkpoint(self, step: int) -> None:
+        loop = asyncio.get_running_loop()
+        captured = await loop.run_in_executor(self._thread, self._aside.capture, step)
+        name = await loop.run_in_executor(None, self._aside.write, captured)
+        self._record("checkpoint", f"saved {name}", step=step)
+
+    def _finished(self, command: events.Finish) -> None:
+        self._record("finished", command.reason)
+        if self._finish is not None and not self._finish.done():
+            self._finish.set_result(command)
+
+    def _farewell(self, finish: events.Finish) -> None:
+        """Tell every worker that the run is over."""
+        bye = wire.Bye(exit=finish.exit_code, reason=finish.reason, **self._hub.mine)
+        for _, incarnation in self._hub.admitted():
+            self._hub.send_control(incarnation, bye)
+        self._hub.publish(bye)
+
+    def _record(self, kind: str, text: str, worker: int | None = None, step: int | None = None) -> None:
+        self._sink(EventRecord(self._now(), kind, text, worker, step))

@@ -1,0 +1,277 @@
+"""What a run leaves behind: typed records, JSON lines in and out, the run directory.
+
+    runs/<name>/config.toml      the resolved configuration
+                steps.jsonl      one StepRecord a step
+                events.jsonl     EventRecords: joins, leaves, refusals, late answers, checkpoints
+                evals.jsonl      EvalRecords, keyed by the number of updates
+                latencies.jsonl  LatencyRecords, one per worker and answer
+                result.json      the Result
+
+Times are seconds since the run's start on the master's monotonic clock.
+"""
+
+import json
+import math
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from pgczmq.errors import ConfigError
+
+# ---------------------------------------------------------------- records
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What views need to know about a run before its first step; never written, it follows from the config."""
+
+    name: str
+    directory: str
+    scheme: str
+    task: str
+    workers: int
+    stragglers: int
+    steps: int
+    parameters: int
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step, when its update has been applied; the fields of ``core.events.ClosedStep`` and what it cost."""
+
+    step: int
+    published_at: float
+    closed_at: float
+    k: int
+    batch_fraction: float
+    loss: float
+    arrived: tuple[int, ...]
+    arrived_at: tuple[float, ...]
+    used: tuple[int, ...]
+    spare: tuple[int, ...]
+    missing: tuple[int, ...]
+    weights: tuple[float, ...]
+    ages: tuple[tuple[int, ...], ...]
+    recovered: float
+    max_alpha: float
+    fresh: int
+    applied_at: float
+    norm: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class EventRecord:
+    """Something that happened beside the steps; ``kind`` is one word."""
+
+    at: float
+    kind: str
+    text: str
+    worker: int | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class EvalRecord:
+    """The held-out data after ``step`` updates; ``metric`` is None for tasks that have none."""
+
+    step: int
+    at: float
+    loss: float
+    metric: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class LatencyRecord:
+    """Where the time of one answer went, in seconds.
+
+    Args:
+        published_at: when the step was published, on the master's clock.
+        wait: from having the parameters to beginning on them; durations are the worker's own.
+        compute: evaluating and encoding.
+        delay: injected.
+        send: the rest: both ways over the wire.
+        arrived_at: on the master's clock.
+        evaluated: partitions evaluated for it.
+        outcome: open (in time) or late.
+        newest_age: least age in the message; 0 unless the worker did not evaluate at this step.
+    """
+
+    worker: int
+    step: int
+    published_at: float
+    wait: float
+    compute: float
+    delay: float
+    send: float
+    arrived_at: float
+    evaluated: int
+    outcome: str
+    newest_age: int
+    incarnation: str
+
+
+@dataclass(frozen=True)
+class WorkerRecord:
+    """What a worker says of itself in its heartbeat; a view shows it, nothing is decided by it."""
+
+    worker: int
+    at: float
+    state: str
+    step: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """``result.json`` and what ``--json`` writes."""
+
+    scheme: str
+    workers: int
+    stragglers: int
+    steps: int
+    seconds: float
+    loss: float | None
+    accuracy: float | None
+    late_fraction: float
+    diverged: bool
+    weights_sha256: str
+    exit: int
+    reason: str
+    run: str
+
+
+Record = RunRecord | StepRecord | EventRecord | EvalRecord | LatencyRecord | WorkerRecord | Result
+Sink = Callable[[Record], None]
+"""Whoever wants to see records as they come: a view, a file, a test. Must not block."""
+
+FILES: dict[type, str] = {
+    StepRecord: "steps.jsonl",
+    EventRecord: "events.jsonl",
+    EvalRecord: "evals.jsonl",
+    LatencyRecord: "latencies.jsonl",
+}
+
+# ---------------------------------------------------------------- JSON
+
+
+def to_json(record: Record) -> str:
+    """One line of strict JSON; numbers that are not finite become null."""
+    return json.dumps(_finite(asdict(record)), separators=(",", ":"), allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(inner) for inner in value]
+    return value
+
+
+def read(directory: Path, kind: type[Record]) -> Iterator[Any]:
+    """The records of one kind that a run left, in order; a half-written last line is left out.
+
+    Raises:
+        ConfigError: the directory holds no such file.
+    """
+    path = directory / FILES[kind]
+    try:
+        lines = path.read_text().splitlines(keepends=True)
+    except OSError as error:
+        raise ConfigError(f"{directory} is not a run directory: cannot read {path.name}: {error.strerror}.") from None
+    names = {field.name for field in fields(kind)}
+    for line in lines:
+        if line.endswith("\n"):
+            table = {name: _restored(name, value) for name, value in json.loads(line).items() if name in names}
+            yield kind(**table)
+
+
+def _restored(name: str, value: Any) -> Any:
+    if value is None and name in {"loss", "norm", "max_alpha"}:
+        return math.nan
+    return tuple(_restored("", inner) for inner in value) if isinstance(value, list) else value
+
+
+# ---------------------------------------------------------------- the run directory
+
+
+def create_directory(root: Path, name: str) -> Path:
+    """Make ``root/name``, or name-2, name-3, ... when that run exists already.
+
+    Raises:
+        ConfigError: the directory cannot be made.
+    """
+    for number in range(1, 10_000):
+        directory = root / (name if number == 1 else f"{name}-{number}")
+        try:
+            directory.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ConfigError(f"cannot make the run directory {directory}: {error.strerror}.") from None
+        return directory
+    raise ConfigError(f"there are 9,999 runs named {name} in {root}: choose another name.")
+
+
+class RunLog:
+    """Writes records into a run directory from a thread of its own, so that a slow disk delays no step.
+
+    Use as a context manager; everything recorded is on disk when it ends.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._queue: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="runlog", daemon=True)
+        self._failure: OSError | None = None
+
+    def __enter__(self) -> "RunLog":
+        """Start the writer."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Write what is left; a disk that failed is an error now, if nothing worse happened."""
+        self._queue.put(None)
+        self._thread.join()
+        if self._failure is not None and error is None:
+            raise ConfigError(f"cannot write the run's records in {self.directory}: {self._failure.strerror}.")
+
+    def record(self, record: Record) -> None:
+        """Take a record; kinds without a file are left out. Never blocks."""
+        name = FILES.get(type(record))
+        if name is not None:
+            self._queue.put((name, to_json(record)))
+
+    def _write(self) -> None:
+        files: dict[str, TextIO] = {}
+        try:
+            for name in FILES.values():
+                files[name] = (self.directory / name).open("a")
+            self._drain(files)
+        except OSError as error:
+            self._failure = error
+        finally:
+            for file in files.values():
+                file.close()
+
+    def _drain(self, files: dict[str, TextIO]) -> None:
+        while (item := self._queue.get()) is not None:
+            name, line = item
+            files[name].write(line + "\n")
+            if self._queue.empty():
+                for file in files.values():
+                    file.flush()
+
+
+def write_result(directory: Path, result: Result) -> None:
+    """Write ``result.json``."""
+    (directory / "result.json").write_text(to_json(result) + "\n")

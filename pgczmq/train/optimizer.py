@@ -1,0 +1,185 @@
+"""The master's half: combine what the workers sent, and move the parameters."""
+
+import hashlib
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pgczmq.config import OptimizerConfig
+from pgczmq.errors import ConfigError, PgcError
+from pgczmq.train import blocks, checkpoint
+from pgczmq.train.blocks import Buffer, ByteArray, FloatArray
+from pgczmq.train.checkpoint import CheckpointState
+from pgczmq.train.fingerprint import fingerprints
+from pgczmq.train.flat import build_model, float_vector
+from pgczmq.train.task import Task
+
+Message: TypeAlias = tuple[int, float, Buffer, Buffer]
+"""(worker, decoding weight, coded gradient as float32 [P], buffers as uint8)"""
+
+
+def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
+    """The learning rate of a step.
+
+    With warm-up, step 0 takes lr / warmup and step warmup - 1 is the first with all of it; the cosine runs
+    from there to 0 at ``steps``, which is the first step that is not taken.
+
+    Args:
+        config: lr, schedule, warmup, step_every, step_factor.
+        step: 0..steps-1.
+        steps: of the whole run.
+    """
+    rise = min(1.0, (step + 1) / config.warmup) if config.warmup else 1.0
+    return config.lr * rise * _SCHEDULES[config.schedule](config, step, steps)
+
+
+def _constant(config: OptimizerConfig, step: int, steps: int) -> float:
+    return 1.0
+
+
+def _cosine(config: OptimizerConfig, step: int, steps: int) -> float:
+    done = (step - config.warmup) / max(1, steps - config.warmup)
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, max(0.0, done))))
+
+
+def _step(config: OptimizerConfig, step: int, steps: int) -> float:
+    return float(config.step_factor ** (step // config.step_every))
+
+
+_SCHEDULES: Mapping[str, Callable[[OptimizerConfig, int, int], float]] = {
+    "constant": _constant,
+    "cosine": _cosine,
+    "step": _step,
+}
+
+
+@dataclass(frozen=True)
+class Update:
+    """What became of a step's messages.
+
+    Attributes:
+        finite: the estimate was applied, and the parameters are finite.
+        culprits: workers whose message had a value that is not finite, ascending. Nothing was applied then.
+            Empty beside ``finite = False``: the run diverged; if ``norm`` is finite the parameters did, in
+            this update, else the estimate, and it was not applied.
+        norm: Euclidean norm of the estimate.
+    """
+
+    finite: bool
+    culprits: tuple[int, ...]
+    norm: float
+
+
+class Learner:
+    """Parameters, buffers and optimizer. All methods are called from one thread at a time.
+
+    Attributes:
+        fingerprint: see ``fingerprint.fingerprints``; the master computes on the CPU, whatever the workers use.
+        parameter_count: P.
+    """
+
+    def __init__(self, task: Task, *, config: OptimizerConfig, steps: int, seed: int) -> None:
+        self._config = config
+        self._steps = steps
+        self._flat = build_model(task, seed)
+        self._leaf = nn.Parameter(self._flat.params)
+        self._leaf.grad = self._estimate = torch.zeros_like(self._flat.params)
+        self._optimizer = _build(config, self._leaf)
+        self.fingerprint = fingerprints(task, self._flat, seed=seed)
+        self.parameter_count = len(self._flat)
+
+    def snapshot(self) -> tuple[FloatArray, ByteArray]:
+        """Fresh read-only copies of parameters, float32 [P], and buffers, uint8: safe to hand to a socket."""
+        return self._flat.snapshot()
+
+    def apply(self, step: int, messages: Sequence[Message]) -> Update:
+        """Move the parameters by the weighted sum of the messages, added in the order of worker numbers.
+
+        The buffers become the mean of the messages' buffers. Messages are only read, and not kept.
+
+        Args:
+            step: sets the learning rate.
+            messages: those that count at this step, at least one, in any order.
+
+        Raises:
+            WireError: a message's size is not the model's; nothing was applied.
+        """
+        if not messages:
+            raise PgcError("an update needs at least one message.")
+        ordered = sorted(messages, key=lambda message: message[0])
+        vectors = [float_vector(gradient, self.parameter_count) for _, _, gradient, _ in ordered]
+        buffers = self._flat.buffers.average([packed for *_, packed in ordered])
+        blocks.weighted_sum([weight for _, weight, *_ in ordered], vectors, out=self._estimate.numpy())
+        norm = blocks.norm(self._estimate.numpy())
+        if not (math.isfinite(norm) and self._flat.buffers.finite(buffers)):
+            return Update(False, self._culprits(ordered, vectors), norm)
+        self._step(learning_rate(self._config, step, self._steps))
+        self._flat.buffers.restore(buffers)
+        return Update(math.isfinite(blocks.norm(self._flat.params.numpy())), (), norm)
+
+    def sha256(self) -> str:
+        """sha256 of the parameters' float32 bytes, in hexadecimal digits."""
+        return hashlib.sha256(self._flat.params.numpy().data).hexdigest()
+
+    def checkpoint_state(self) -> CheckpointState:
+        """A copy of everything that ``restore`` needs, to be written while the next steps run."""
+        state = {key: _cloned(value) for key, value in self._optimizer.state[self._leaf].items()}
+        return CheckpointState(self._flat.state_dict(), {"name": self._config.name, "state": state})
+
+    def save(self, directory: Path) -> None:
+        """Write a checkpoint's files into this directory, which is made whole or not at all."""
+        checkpoint.write_directory(directory, self.checkpoint_state(), state={})
+
+    def restore(self, directory: Path) -> None:
+        """Take up parameters, buffers and optimizer from a checkpoint, to the same bits.
+
+        Learning rate, momentum and weight decay are those of the present configuration.
+
+        Raises:
+            PgcError: a file is damaged.
+            ConfigError: it is of another model or another optimizer.
+        """
+        saved = checkpoint.read(directory)
+        name = saved.optimizer["name"]
+        if name != self._config.name:
+            raise ConfigError(
+                f"a run goes on with the optimizer it began with: {directory} is of optimizer.name = {name}, "
+                f"the configuration has {self._config.name}."
+            )
+        self._flat.load_state_dict(dict(saved.model))
+        groups = self._optimizer.state_dict()["param_groups"]
+        states = {0: dict(saved.optimizer["state"])} if saved.optimizer["state"] else {}
+        self._optimizer.load_state_dict({"state": states, "param_groups": groups})
+
+    def _step(self, rate: float) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+
+    def _culprits(self, messages: Sequence[Message], vectors: Sequence[FloatArray]) -> tuple[int, ...]:
+        """Called only when something is wrong: looking at every message costs as much as summing them."""
+        return tuple(
+            worker
+            for (worker, _, _, packed), vector in zip(messages, vectors, strict=True)
+            if not (np.isfinite(vector).all() and self._flat.buffers.finite(packed))
+        )
+
+
+def _build(config: OptimizerConfig, leaf: nn.Parameter) -> torch.optim.Optimizer:
+    """The optimizer; fused, since Adam takes 7 ms so and 59 ms otherwise on 11.7 M parameters."""
+    common: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay, "fused": True}
+    if config.name == "sgd":
+        return torch.optim.SGD([leaf], momentum=config.momentum, **common)
+    if config.name == "adam":
+        return torch.optim.Adam([leaf], **common)
+    return torch.optim.AdamW([leaf], **common)
+
+
+def _cloned(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value

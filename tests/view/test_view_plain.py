@@ -1,0 +1,83 @@
+from made_up_run import late, latency_record, result, run_record, step_record
+
+from pgczmq.runlog import EvalRecord, EventRecord, Record, WorkerRecord
+from pgczmq.view.plain import PlainLog, lines
+from pgczmq.view.state import RunView
+
+
+def fed(log: PlainLog, *many: Record) -> list[str]:
+    return [line for record in many for line in log.feed(record)]
+
+
+def test_a_whole_run() -> None:
+    log = PlainLog(every=10.0)
+    told = fed(
+        log,
+        run_record(),
+        EventRecord(0.5, "ready", "worker 0 is ready", 0),
+        *(step_record(step) for step in range(100)),
+        EvalRecord(100, 26.0, 0.25, 0.9725, 0.1),
+        result(),
+    )
+    assert told == [
+        "[     0.0 s] try: digits-cnn with pgc-cr, stragglers=1, 4 workers, 100 steps, 12,345 parameters; runs/try",
+        "[     0.5 s] worker 0 is ready",
+        "[    10.2 s] step 37/100 (37 %), loss 1, 4 steps/s, late 0 %, 0:16 left",
+        "[    20.5 s] step 78/100 (78 %), loss 1, 4 steps/s, late 0 %, 0:06 left",
+        "[    26.0 s] after 100 steps: held-out loss 0.25, accuracy 97.2 %",
+        "[    26.0 s] done: 100 steps in 26.0 s, loss 0.125, accuracy 97.2 %, late 3.1 %",
+    ]
+
+
+def test_every_event_that_matters_is_told_and_late_answers_are_not() -> None:
+    log = PlainLog()
+    kinds = ["ready", "left", "refused", "waiting", "resumed", "starting", "partial", "checkpoint", "stall"]
+    told = fed(log, *(EventRecord(1.0, kind, f"text of {kind}") for kind in kinds))
+    urgent = {"waiting": "WAITING: ", "stall": "STALL: "}
+    assert told == [f"[     1.0 s] {urgent.get(kind, '')}text of {kind}" for kind in kinds]
+    quiet = [
+        late(1, 0),
+        EventRecord(2.0, "evaluation", "x"),
+        latency_record(1, 0, 0.1),
+        WorkerRecord(1, 2.0, "idle", 0),
+    ]
+    assert fed(log, *quiet) == []
+
+
+def test_an_event_of_a_kind_that_is_not_known_yet_is_told() -> None:
+    assert fed(PlainLog(), EventRecord(1.0, "flood", "water in the machine room")) == [
+        "[     1.0 s] water in the machine room"
+    ]
+
+
+def test_progress_is_told_by_the_time_of_the_run() -> None:
+    log = PlainLog(every=1.0)
+    _, *told = fed(log, run_record(steps=1000), *(step_record(step) for step in range(12)))
+    assert [line.split(",")[0] for line in told] == [
+        "[     1.2 s] step 1/1000 (0 %)",
+        "[     2.2 s] step 5/1000 (0 %)",
+        "[     3.2 s] step 9/1000 (0 %)",
+    ]
+
+
+def test_a_run_that_went_wrong() -> None:
+    diverged = result(diverged=True, loss=float("nan"), accuracy=None, reason="diverged at step 7: too much")
+    assert fed(PlainLog(), diverged) == [
+        "[    26.0 s] diverged: 100 steps in 26.0 s, loss nan, late 3.1 %; diverged at step 7: too much (exit code 0)"
+    ]
+    ended = result(exit=74, loss=None, accuracy=None, reason="only 3 of 4 workers", steps=0)
+    assert fed(PlainLog(), ended)[0].endswith("; only 3 of 4 workers (exit code 74)")
+
+
+def test_a_task_without_a_metric_and_a_line_with_foreign_text() -> None:
+    assert fed(PlainLog(), EvalRecord(1, 2.0, 0.5, None, 0.1)) == ["[     2.0 s] after 1 step: held-out loss 0.5"]
+    assert fed(PlainLog(), EventRecord(1.0, "left", "worker on [/tag]\n\x1b[31m is gone")) == [
+        "[     1.0 s] worker on [/tag]  [31m is gone"
+    ]
+
+
+def test_lines_is_a_function_of_the_record_and_the_view() -> None:
+    view = RunView()
+    view.add(step_record(0))
+    assert lines(step_record(0), view) == lines(step_record(0), view)
+    assert lines(step_record(0), view) == ["[     1.2 s] step 1, loss 1, 4.17 steps/s, late 0 %"]
