@@ -275,3 +275,18 @@ class RunLog:
 def write_result(directory: Path, result: Result) -> None:
     """Write ``result.json``."""
     (directory / "result.json").write_text(to_json(result) + "\n")
+
+
+def read_result(path: Path) -> Result:
+    """The result in a run directory, or in a file that ``--json`` wrote.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        return Result(**json.loads(file.read_text()))
+    except OSError as error:
+        raise ConfigError(f"cannot read the result of a run in {file}: {error.strerror}.") from None
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{file} does not hold the result of a run: {error}.") from None

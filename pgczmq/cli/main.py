@@ -159,3 +159,21 @@ def doctor(
         return show(load_config(config, settings), master)
 
     guarded(command)
+
+
+@pgc.command()
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories, or files written by --json.")],
+) -> None:
+    """Compare finished runs in one table."""
+
+    def command() -> int:
+        from rich.console import Console
+
+        from pgczmq.runlog import read_result
+        from pgczmq.view.tables import comparison
+
+        Console().print(comparison([read_result(run) for run in runs]))
+        return 0
+
+    guarded(command)

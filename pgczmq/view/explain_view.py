@@ -41,11 +41,16 @@ def _facts(explanation: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("scheme", f"{explanation['scheme']}, {words.count(explanation['workers'], 'worker')}"),
         ("stragglers", str(explanation["stragglers"])),
         ("load", f"{words.count(explanation['load'], 'partition')} a worker"),
-        ("a step closes", f"at {words.count(explanation['k'], 'arrival')} (wait={explanation['wait']})"),
+        ("a step closes", _closing(explanation)),
         ("code", explanation["code"] + ("" if alpha is None else f", largest |alpha| {words.number(alpha)}")),
         ("ignored", ", ".join(explanation["ignored"]) or "nothing"),
     ]
     return facts + (_arrival_facts(explanation) if "usable" in explanation else [])
+
+
+def _closing(explanation: Mapping[str, Any]) -> str:
+    arrivals = words.count(explanation["k"], "arrival")
+    return f"when usable, at the latest at {arrivals}" if explanation["wait"] == "usable" else f"at {arrivals}"
 
 
 def _arrival_facts(explanation: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -95,8 +100,9 @@ def _partitions(explanation: Mapping[str, Any]) -> Table:
 
 
 def _encode(encode: Sequence[Sequence[float]]) -> Table:
-    table = Table(title="encoding matrix: row = worker, column = partition", title_justify="left", padding=(0, 0, 0, 1))
-    table.add_column("", justify="right", style="bold")
+    """Rows are workers, columns partitions; a dot where a worker does not hold the partition."""
+    table = Table(padding=(0, 0, 0, 1))
+    table.add_column("encode", justify="right", style="bold")
     for partition in range(len(encode)):
         table.add_column(str(partition), justify="right", no_wrap=True)
     for worker, row in enumerate(encode):

@@ -35,7 +35,7 @@ def test_every_event_that_matters_is_told_and_late_answers_are_not() -> None:
     told = fed(log, *(EventRecord(1.0, kind, f"text of {kind}") for kind in kinds))
     urgent = {"waiting": "WAITING: ", "stall": "STALL: "}
     assert told == [f"[     1.0 s] {urgent.get(kind, '')}text of {kind}" for kind in kinds]
-    quiet = [
+    quiet: list[Record] = [
         late(1, 0),
         EventRecord(2.0, "evaluation", "x"),
         latency_record(1, 0, 0.1),

@@ -4,12 +4,13 @@ import io
 import logging
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 from made_up_run import records, result, run_record, step_record
 from rich.console import Console
 
-from pgczmq.runlog import EventRecord, StepRecord
+from pgczmq.runlog import EventRecord
 from pgczmq.view import screen
 from pgczmq.view.screen import LiveFeed, can_draw, open_view
 
@@ -25,11 +26,11 @@ class Clock:
 
 
 class UtfFile(io.StringIO):
-    encoding = "utf-8"  # type: ignore[assignment]
+    encoding = "utf-8"
 
 
 class LatinFile(io.StringIO):
-    encoding = "latin-1"  # type: ignore[assignment]
+    encoding = "latin-1"
 
 
 def terminal(file: io.StringIO | None = None, environ: dict[str, str] = TERMINAL) -> Console:
@@ -114,6 +115,13 @@ def test_time_counts_from_when_a_record_came_not_from_when_it_was_drawn() -> Non
     assert "step 1 has been open for 10.0 s" in frame(feed)
 
 
+def test_a_frame_leaves_one_line_of_the_terminal_free() -> None:
+    feed = LiveFeed(terminal(), Clock())
+    for record in records(64, done=20):
+        feed.put(record)
+    assert len(frame(feed).splitlines()) == 23
+
+
 def test_a_terminal_that_is_never_drawn_on_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(screen, "PENDING_AT_MOST", 10)
     feed = LiveFeed(terminal(), Clock())
@@ -132,7 +140,7 @@ def test_a_sink_does_not_wait_for_the_one_who_draws() -> None:
 
 
 def test_records_that_contradict_themselves_are_left_out() -> None:
-    broken = StepRecord(**(vars_of(step_record(0)) | {"arrived_at": ()}))
+    broken = replace(step_record(0), arrived_at=())
     feed = LiveFeed(terminal(), Clock())
     feed.put(broken)
     feed.put(EventRecord(2.0, "checkpoint", "saved"))
@@ -155,7 +163,12 @@ def test_a_defect_in_the_view_is_shown_and_not_raised(monkeypatch: pytest.Monkey
 def test_records_come_from_any_thread() -> None:
     feed = LiveFeed(terminal(), Clock())
     feed.put(run_record(steps=10_000))
-    threads = [threading.Thread(target=lambda: [feed.put(step_record(s)) for s in range(200)]) for _ in range(4)]
+
+    def produce() -> None:
+        for step in range(200):
+            feed.put(step_record(step))
+
+    threads = [threading.Thread(target=produce) for _ in range(4)]
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
@@ -213,7 +226,3 @@ def test_an_error_inside_passes_through_and_the_cursor_is_back() -> None:
         sink(run_record())
         raise RuntimeError("the run's own")
     assert written(console).rindex("\x1b[?25h") > written(console).rindex("\x1b[?25l")
-
-
-def vars_of(record: StepRecord) -> dict[str, object]:
-    return {name: getattr(record, name) for name in record.__dataclass_fields__}

@@ -73,7 +73,7 @@ ARRIVALS = {
 
 def test_an_explanation_without_arrivals() -> None:
     summary, workers, encode = map(text, explain_view.tables(EXPLANATION))
-    assert ["a step closes", "at 1 arrival (wait=k)"] in summary
+    assert ["a step closes", "at 1 arrival"] in summary
     assert ["ignored", "scheme.wait"] in summary
     assert workers[1] == ["worker", "holds", "evaluates at step 5", "ages"]
     assert workers[3:5] == [["0", "0 1", "0", "0 1"], ["1", "1 0", "1", "0 1"]]
@@ -97,6 +97,11 @@ def test_arrivals_that_are_too_few_or_more_than_it_takes() -> None:
     many = ARRIVALS | {"arrived": [1, 0]}
     summary, *_ = explain_view.tables(EXPLANATION | many)
     assert ["usable", "yes; it would have closed after the first 1"] in text(summary)
+
+
+def test_a_step_that_closes_as_soon_as_it_can() -> None:
+    summary, *_ = explain_view.tables(EXPLANATION | {"wait": "usable"})
+    assert ["a step closes", "when usable, at the latest at 1 arrival"] in text(summary)
 
 
 def test_a_step_that_was_not_asked_for_and_a_matrix_that_is_too_large() -> None:
