@@ -18,8 +18,8 @@ from pgczmq.runlog import (
 )
 from pgczmq.view.history import History
 
-QUIET = frozenset({"late", "evaluation"})
-"""Kinds of events that are counted or shown elsewhere; every other kind is worth a line."""
+QUIET = frozenset({"late"})
+"""Kinds of events that are only counted; every other kind is worth a line."""
 
 STEPS_REMEMBERED = 50
 LOSSES_AVERAGED = 25

@@ -31,13 +31,23 @@ def test_a_whole_run() -> None:
 
 def test_every_event_that_matters_is_told_and_late_answers_are_not() -> None:
     log = PlainLog()
-    kinds = ["ready", "left", "refused", "waiting", "resumed", "starting", "partial", "checkpoint", "stall"]
+    kinds = [
+        "ready",
+        "left",
+        "refused",
+        "waiting",
+        "resumed",
+        "starting",
+        "partial",
+        "checkpoint",
+        "stall",
+        "evaluation",
+    ]
     told = fed(log, *(EventRecord(1.0, kind, f"text of {kind}") for kind in kinds))
     urgent = {"waiting": "WAITING: ", "stall": "STALL: "}
     assert told == [f"[     1.0 s] {urgent.get(kind, '')}text of {kind}" for kind in kinds]
     quiet: list[Record] = [
         late(1, 0),
-        EventRecord(2.0, "evaluation", "x"),
         latency_record(1, 0, 0.1),
         WorkerRecord(1, 2.0, "idle", 0),
     ]
