@@ -19,7 +19,7 @@ from pgczmq.app.evaluator import EvaluatorProcess
 from pgczmq.config import RunConfig
 from pgczmq.core.engine import Engine
 from pgczmq.core.schemes import Scheme
-from pgczmq.errors import ConfigError
+from pgczmq.errors import ClusterError, ConfigError
 from pgczmq.net.compute import Aside, Snapshot
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.master import Ending, Master
@@ -232,7 +232,12 @@ class _Run:
     async def _evaluate(self, step: int, snapshot: Snapshot) -> None:
         if self._evaluator is None:
             return
-        answer = await self._evaluator.evaluate(step, snapshot)
+        try:
+            answer = await self._evaluator.evaluate(step, snapshot)
+        except ClusterError as error:  # said and recorded, but no reason to throw away what was trained
+            log.error("%s", error)
+            self._record(EventRecord(time.monotonic() - self._begun, "evaluation", str(error), step=step))
+            return
         at = time.monotonic() - self._begun
         if answer is None:
             text = f"step {step} was not evaluated: the one before took too long; eval.every={self._config.eval.every}"

@@ -45,7 +45,7 @@ class Evaluator:
         count = len(self._test)
         return loss / count, None if self._task.metric is None else metric / count
 
-    @torch.inference_mode()
+    @torch.no_grad()  # not inference_mode: data sets may decode on threads of their own, where it does not hold
     def _batch(self, indices: torch.Tensor) -> tuple[float, float]:
         raw, target = self._test.batch(indices)
         target = target.to(self._flat.device)
