@@ -245,7 +245,7 @@ class Engine:
             return [self._refuse(event, "its sender is not in this run")]
         if event.step > self.open_step:
             return [self._refuse(event, f"step {event.step} was never published")]
-        if event.step <= member.answered or (self._open and event.step == self._open.step and self._holds(event.worker)):
+        if event.step <= member.answered or self._holds(event.worker, event.step):
             return []  # sent again because the answer was not listed yet, or by the worker's next life
         member.answered = event.step
         self.messages += 1
@@ -257,8 +257,8 @@ class Engine:
         self._open.answers[event.worker] = event
         return [Use(event.step, event.worker), *self._close_if_possible(event.at)]
 
-    def _holds(self, worker: int) -> bool:
-        return self._open is not None and worker in self._open.answers
+    def _holds(self, worker: int, step: int) -> bool:
+        return self._open is not None and step == self._open.step and worker in self._open.answers
 
     def _refuse(self, event: Arrived, reason: str) -> Refuse:
         return Refuse(event.worker, event.incarnation, event.step, reason)

@@ -19,7 +19,7 @@ from pgczmq.core.schemes import Scheme, Settings, build
 @dataclass
 class Opened:
     step: int = 7
-    plan: Plan = Plan(3, 0.5)
+    plan: Plan = field(default_factory=lambda: Plan(3, 0.5))
     opened_at: float = 100.0
     answers: dict[int, Arrived] = field(default_factory=dict)
 

@@ -105,6 +105,7 @@ def test_a_misspelt_variable_of_a_section_is_refused() -> None:
 
 def test_the_last_of_two_settings_of_one_key_wins() -> None:
     assert load(None, ["workers=3", "workers=5"], {}).workers == 5
+    assert load(None, ["workers=5", "workers=3"], {}).workers == 3
 
 
 # ---------------------------------------------------------------- --set
@@ -203,7 +204,7 @@ def test_every_key_is_listed_once_and_can_be_named() -> None:
         ("scheme.k=0", "scheme.k should be greater than or equal to 1: got 0."),
         ("delay.workers=[-1]", "delay.workers should be numbers from 0 to 7 in a run of workers=8"),
         ("task.sampler=shuffle", "task.sampler should be 'reshuffle' or 'fixed-batch': got 'shuffle'."),
-        ("threads=0", "threads should be \"auto\" or at least 1: got 0."),
+        ("threads=0", 'threads should be "auto" or at least 1: got 0.'),
         ("threads=few", "threads should be \"auto\" or at least 1: got 'few'."),
         ("name=a/b", "a run's name is the name of a directory and must not contain slashes: got 'a/b'."),
     ],

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -273,6 +274,13 @@ def test_a_bare_report_is_late_and_never_used() -> None:
     assert run.engine.arrived == ()
 
 
+def test_a_bare_report_of_the_open_step_has_no_gradient_to_use() -> None:
+    run = Run(scheme={"k": 1})
+    run.start()
+    assert notes(run.arrive(2, 0, norm=None)) == ["late"]
+    assert (run.engine.arrived, run.engine.phase) == ((), "open")
+
+
 def test_a_second_arrival_of_a_group_is_spare() -> None:
     run = Run("gc-fr", scheme={"stragglers": 1})
     run.start()
@@ -310,6 +318,15 @@ def test_waiting_for_usable_changes_nothing_where_any_number_is_usable() -> None
     run.arrive(0, 0)
     assert run.arrive(1, 0) == [Use(0, 1)]
     assert closed(run.arrive(2, 0)).used == (0, 1, 2)
+
+
+def test_a_scheme_usable_at_any_number_waits_for_k_even_when_it_says_usable() -> None:
+    scheme = replace(build(Settings(name="is-sgd", workers=3, k=2)), wait="usable")
+    engine = Engine(scheme, Rules(steps=3), nothing_planned, started_at=0.0)
+    for worker in range(3):
+        engine.handle(Joined(worker, "a", 0.0))
+        engine.handle(Ready(worker, "a", 0.0))
+    assert engine.handle(Arrived(0, "a", 0, (0,), (), 1.0, 1.0)) == [Use(0, 0)]
 
 
 def test_an_answer_sent_again_is_ignored_before_and_after_the_close() -> None:
@@ -592,6 +609,15 @@ def test_one_refusal_and_one_absent_worker_are_waited_out_not_called_divergence(
     assert closed(run.arrive(3, 0, life="b")).used == (1, 2, 3)
 
 
+def test_when_all_the_living_send_nonsense_the_absent_are_not_waited_for() -> None:
+    run = Run(scheme={"k": 1})
+    run.start()
+    run.left(3)
+    run.arrive(0, 0, norm=math.nan)
+    run.arrive(1, 0, norm=math.nan)
+    assert run.arrive(2, 0, norm=math.nan)[-1].diverged  # type: ignore[union-attr]
+
+
 def test_partial_uses_the_finite_gradients_when_the_others_are_refused() -> None:
     run = Run("dgd", 3, scheme={"shortfall": "partial"})
     run.start()
@@ -726,6 +752,16 @@ def test_a_new_life_may_answer_where_the_old_one_was_refused() -> None:
     assert Send(2, 0) in run.join(2, at=2.0, life="b")
     assert run.arrive(2, 0, life="b") == [Use(0, 2)]
     assert run.engine.arrived == (2,)
+
+
+def test_saying_hello_again_does_not_make_an_old_answer_new() -> None:
+    run = Run(scheme={"k": 2})
+    run.start()
+    run.step(0, (0, 1))
+    assert notes(run.arrive(2, 0)) == ["late"]
+    run.join(2, at=2.0, life="a")
+    assert run.arrive(2, 0, 2.1) == []
+    assert (run.engine.late, run.engine.messages) == (1, 3)
 
 
 def test_while_a_step_is_being_applied_nothing_is_sent_to_whoever_returns() -> None:

@@ -82,7 +82,9 @@ def test_all_not_later_than_the_closing_moment_are_used_ties_included() -> None:
     assert account.arrived == (1, 0, 2, 3)
 
 
-@pytest.mark.parametrize("name", ["dgd", "is-sgd", "gc-fr", "gc-cr", "is-gc-cr", "pgc-fr", "pgc-cr", "pgc-fr-staggered"])
+@pytest.mark.parametrize(
+    "name", ["dgd", "is-sgd", "gc-fr", "gc-cr", "is-gc-cr", "pgc-fr", "pgc-cr", "pgc-fr-staggered"]
+)
 def test_without_injected_delays_everybody_counts(name: str) -> None:
     scheme = build(Settings(name=name, workers=4, stragglers=1))
     account = closed(everybody(engine_with(scheme, dict.fromkeys(range(4), 0.0)), scheme, (2, 0, 3, 1)))

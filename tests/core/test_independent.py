@@ -127,6 +127,27 @@ def test_hybrid_recovers_as_much_as_brute_force_for_all_its_parameters(workers: 
     assert kinds[ExactIndependentSet] > 0
 
 
+@pytest.mark.parametrize("case", [(9, 3, 1, 3), (12, 3, 1, 4), (12, 4, 1, 3)])
+def test_a_hybrid_of_three_or_more_groups_is_right_where_its_circle_closes(case: tuple[int, int, int, int]) -> None:
+    workers, load, local, groups = case
+    scheme = build(Settings(name="is-gc-hr", workers=workers, load=load, local_load=local, groups=groups))
+    assert type(scheme.decoder) is HybridIndependentSet
+    for number, arrived in enumerate(all_subsets(workers)):
+        check(scheme, arrived, number * 0.618 % 1)
+
+
+@repeatable
+@given(data=st.data(), workers=st.integers(1, 9), origin=st.floats(0, 1, exclude_max=True))
+def test_the_exact_search_is_right_on_any_graph_of_conflicts(data: st.DataObject, workers: int, origin: float) -> None:
+    pairs = list(itertools.combinations(range(workers), 2))
+    edges = data.draw(st.sets(st.sampled_from(pairs))) if pairs else set()
+    around = [frozenset({a + b - w for a, b in edges if w in (a, b)}) for w in range(workers)]
+    chosen = ExactIndependentSet(workers, 1, tuple(around)).largest(range(workers), origin)
+    assert all(pair not in edges for pair in itertools.combinations(sorted(chosen), 2))
+    free = (s for s in all_subsets(workers) if not any(pair in edges for pair in itertools.combinations(s, 2)))
+    assert len(chosen) == max(len(s) for s in free)
+
+
 PROGRAMMES = [(9, 2, 1, 3), (10, 3, 2, 2), (12, 3, 2, 3), (12, 2, 2, 4), (12, 4, 2, 2), (12, 4, 3, 2), (12, 3, 1, 4)]
 
 
@@ -209,9 +230,7 @@ def test_with_everybody_here_the_cyclic_walk_recovers_every_partition_equally_of
 def test_over_all_patterns_of_a_size_the_cyclic_walk_favours_no_partition(workers: int, load: int) -> None:
     scheme = cyclic(workers, load)
     for size in range(1, workers + 1):
-        total = sum(
-            counts(scheme, arrived, size) for arrived in itertools.combinations(range(workers), size)
-        )
+        total = sum(counts(scheme, arrived, size) for arrived in itertools.combinations(range(workers), size))
         assert np.min(total) == np.max(total), size
 
 

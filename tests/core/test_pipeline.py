@@ -143,6 +143,14 @@ def test_skip_finishes_the_step_in_hand_reports_it_and_works_on_the_newest() -> 
     assert pipeline.step == 2
 
 
+def test_parameters_older_than_those_waiting_their_turn_are_ignored() -> None:
+    pipeline = rotating("skip", delay=1.0)
+    warm(pipeline)
+    pipeline.handle(Published(2, 1.0))
+    assert pipeline.handle(Published(1, 0.5)) == []
+    assert pipeline.handle(DelayOver(0))[1:] == [EvaluatePlace(2, 1, 1.0)]
+
+
 def test_skip_sleeps_its_delay_to_the_end_before_it_reports() -> None:
     pipeline = rotating(delay=0.5)
     warm(pipeline)
