@@ -5,9 +5,12 @@ In the environment a key's dots are double underscores: ``PGC_SCHEME__NAME=pgc-c
 """
 
 import difflib
+import importlib
 import os
+import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+import traceback
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -281,3 +284,38 @@ def keys(model: type[Section] = RunConfig, prefix: str = "") -> Iterable[str]:
 
 def _is_section(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Section)
+
+
+def load_function(name: str, setting: str) -> Callable[..., Any]:
+    """The function that a ``module:function`` in the configuration names, the current directory included.
+
+    Args:
+        name: as the user wrote it.
+        setting: the key it was given for, for the error's sentence.
+
+    Raises:
+        ConfigError: no such module or function, or the module fails to import.
+    """
+    module_name, _, function_name = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does; an installed console script does not
+    try:
+        function = getattr(importlib.import_module(module_name), function_name, None)
+    except Exception as error:  # whatever the user's module does while it is imported
+        raise ConfigError(
+            f"{setting} = {name!r}: cannot import {module_name}, looked for in {here} and among the installed "
+            f"packages: {reason(error)}."
+        ) from error
+    if not callable(function):
+        raise ConfigError(f"{setting} = {name!r}: module {module_name} has no function {function_name}.")
+    loaded: Callable[..., Any] = function
+    return loaded
+
+
+def reason(error: Exception) -> str:
+    """The error in a line, with the place it came from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    where = f" ({last.filename}:{last.lineno})" if last and "importlib" not in last.filename else ""
+    return f"{type(error).__name__}: {error}{where}"

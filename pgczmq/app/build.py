@@ -1,12 +1,6 @@
 """From a configuration to the parts of a run."""
 
-import importlib
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
-from pgczmq.config import DelayConfig, RunConfig
+from pgczmq.config import DelayConfig, RunConfig, load_function
 from pgczmq.core import schemes
 from pgczmq.core.delays import ConstantDelay, DelayModel, ExponentialDelay, NoDelay, SomeWorkers
 from pgczmq.core.engine import Rules
@@ -81,25 +75,3 @@ def run_name(config: RunConfig, stamp: str) -> str:
     task = config.task.name.rpartition(":")[2]
     scheme = config.scheme.name.rpartition(":")[2]
     return f"{task}-{scheme}-{stamp}"
-
-
-def load_function(name: str, setting: str) -> Callable[..., Any]:
-    """The function that ``module:function`` names, looked for from the current directory too.
-
-    Raises:
-        ConfigError: no such module or function, or the module fails to import.
-    """
-    module_name, _, function_name = name.partition(":")
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise ConfigError(
-            f"{setting}={name}: cannot import {module_name}: {error}. It is looked for in the current directory and "
-            "among the installed packages."
-        ) from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise ConfigError(f"{setting}={name}: {module_name} has no function {function_name}.")
-    return function  # type: ignore[no-any-return]

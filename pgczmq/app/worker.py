@@ -115,7 +115,7 @@ def prepare(welcome: wire.Welcome, threads: int) -> Prepared:
     """
     import torch
 
-    from pgczmq.train.data import Partitions
+    from pgczmq.train.data import Partitions, hold
     from pgczmq.train.gradient import Gradients, resolve_device
     from pgczmq.train.task import load_task
 
@@ -135,6 +135,7 @@ def prepare(welcome: wire.Welcome, threads: int) -> Prepared:
         seed=config.seed,
         device=resolve_device(config.device),
     )
+    hold(task.train, partitions, welcome.held)
     pipeline = Pipeline(
         welcome.worker,
         welcome.held,

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset, default_collate
 
 from pgczmq.core import seeds
-from pgczmq.errors import ConfigError
+from pgczmq.errors import ConfigError, PgcError
 
 IntArray: TypeAlias = NDArray[np.int64]
 
@@ -30,7 +30,7 @@ class Samples(Protocol):
 
 @runtime_checkable
 class Holding(Protocol):
-    """Samples that are worth loading into memory before they are used."""
+    """Samples of which a process keeps those in memory that it needs."""
 
     def hold(self, indices: Tensor) -> None:
         """Load these samples; called once by a worker, with everything its partitions hold."""
@@ -53,6 +53,30 @@ class ArraySamples:
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         return self._inputs[indices], self._targets[indices]
+
+
+class HeldSamples(ArraySamples):
+    """Samples in memory of which a worker keeps only those of its own partitions."""
+
+    def __init__(self, inputs: Tensor, targets: Tensor) -> None:
+        super().__init__(inputs, targets)
+        self._rows = torch.arange(len(inputs))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def hold(self, indices: Tensor) -> None:
+        """Keep these samples and give the memory of all others back."""
+        rows = self._rows[indices]
+        self._inputs, self._targets = self._inputs[rows].clone(), self._targets[rows].clone()
+        self._rows = torch.full((len(self._rows),), -1)
+        self._rows[indices] = torch.arange(len(indices))
+
+    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+        rows = self._rows[indices]
+        if bool((rows < 0).any()):
+            raise PgcError(f"this worker does not hold sample {int(indices[rows < 0][0])}.")
+        return super().batch(rows)
 
 
 class DatasetSamples:
@@ -79,6 +103,13 @@ class DatasetSamples:
         inputs, targets = collated
         # default_collate makes float64 of Python floats, which no loss accepts beside a float32 output.
         return inputs, targets.float() if targets.dtype == torch.float64 else targets
+
+
+def hold(samples: Samples, partitions: "Partitions", held: Sequence[int]) -> None:
+    """Tell samples which partitions this process needs, once its fingerprint is taken: they may drop the others."""
+    if isinstance(samples, Holding):
+        everything = np.unique(np.concatenate([partitions.indices(partition) for partition in held]))
+        samples.hold(torch.from_numpy(everything))
 
 
 def adapt(data: Any) -> Samples:

@@ -10,7 +10,7 @@ from pgczmq.core import seeds
 from pgczmq.errors import ConfigError, PgcError
 from pgczmq.train import blocks
 from pgczmq.train.blocks import Buffer, ByteArray, FloatArray
-from pgczmq.train.data import Holding, Partitions
+from pgczmq.train.data import Partitions
 from pgczmq.train.fingerprint import fingerprints
 from pgczmq.train.flat import build_model
 from pgczmq.train.randomness import seed_global_streams
@@ -78,9 +78,6 @@ class Gradients:
         self.fingerprint = fingerprints(task, self._flat, seed=seed)
         self.parameter_count = len(self._flat)
         self.buffer_bytes = self._flat.buffers.nbytes
-        if isinstance(task.train, Holding):
-            everything = np.unique(np.concatenate([partitions.indices(partition) for partition in held]))
-            task.train.hold(torch.from_numpy(everything))
 
     def load(self, params: Buffer, buffers: Buffer) -> None:
         """Take the parameters, float32 [P], and buffers, uint8, of a step. Both are copied.

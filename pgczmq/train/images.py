@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pgczmq.core import seeds
 from pgczmq.errors import ConfigError
 from pgczmq.train.augment import random_crop, random_flip
-from pgczmq.train.data import ArraySamples, Samples
+from pgczmq.train.data import HeldSamples, Samples
 from pgczmq.train.folder import FolderSamples
 from pgczmq.train.task import Task
 
@@ -110,10 +110,10 @@ def _load(dataset: str, *, root: Path, size: int | None, samples: int, seed: int
 
 
 def _generated(samples: int, *, size: int, seed: int, classes: int = 10) -> _Images:
-    def draw(purpose: str, count: int) -> ArraySamples:
+    def draw(purpose: str, count: int) -> HeldSamples:
         rng = seeds.rng(seed, purpose)
         images = rng.integers(0, 256, (count, 3, size, size), dtype=np.uint8)
-        return ArraySamples(torch.from_numpy(images), torch.from_numpy(rng.integers(0, classes, count)))
+        return HeldSamples(torch.from_numpy(images), torch.from_numpy(rng.integers(0, classes, count)))
 
     return _Images(draw("generated-train", samples), draw("generated-test", max(1, samples // 5)), classes)
 
@@ -138,10 +138,10 @@ def _cifar10(root: Path, *, size: int | None) -> _Images:
         raise ConfigError(f'task.args: the images of dataset = "cifar10" have 32 pixels: got image_size = {size}.')
     from torchvision.datasets import CIFAR10
 
-    def read(*, train: bool) -> ArraySamples:
+    def read(*, train: bool) -> HeldSamples:
         found: Any = CIFAR10(str(root), train=train)
         images = torch.from_numpy(found.data).permute(0, 3, 1, 2).contiguous()
-        return ArraySamples(images, torch.tensor(found.targets))
+        return HeldSamples(images, torch.tensor(found.targets))
 
     try:
         return _Images(read(train=True), read(train=False), 10)

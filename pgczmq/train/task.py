@@ -1,19 +1,16 @@
 """What is trained: the user's model, data, loss and metric, found by name."""
 
 import difflib
-import importlib
 import inspect
-import sys
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from pgczmq.config import load_function, reason
 from pgczmq.errors import ConfigError
 from pgczmq.train.data import Samples, adapt
 
@@ -89,7 +86,7 @@ def load_task(name: str, args: Mapping[str, Any], seed: int) -> Task:
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"task {name} cannot be built: {_reason(error)}.") from error
+        raise ConfigError(f"task {name} cannot be built: {reason(error)}.") from error
     if not isinstance(task, Task):
         raise ConfigError(f"a task's function returns a pgczmq.train.task.Task: {name} gave {type(task).__name__}.")
     return task
@@ -104,17 +101,7 @@ def _find(name: str) -> Callable[..., Any]:
             f"there is no task {name!r}.{nearest} Built in are {', '.join(TASKS)}; one of your own is written "
             "module:function."
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does; an installed console script does not
-    try:
-        found = getattr(importlib.import_module(module_name), function_name, None)
-    except Exception as error:
-        raise ConfigError(f"cannot import {module_name} for task {name}, from {here}: {_reason(error)}.") from error
-    if not callable(found):
-        raise ConfigError(f"module {module_name} has no function {function_name}, which task.name = {name!r} asks for.")
-    function: Callable[..., Any] = found
-    return function
+    return load_function(TASKS.get(name, name), "task.name")
 
 
 def _keywords(name: str, function: Callable[..., Any], args: Mapping[str, Any], *, seed: int) -> dict[str, Any]:
@@ -130,11 +117,3 @@ def _keywords(name: str, function: Callable[..., Any], args: Mapping[str, Any], 
         names = ", ".join(key for key in accepted if key != "seed") or "none"
         raise ConfigError(f"task.args: {name} {problem}. It takes: {names}.")
     return keywords
-
-
-def _reason(error: Exception) -> str:
-    """The error in a line, with the place it came from."""
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1] if frames else None
-    where = f" ({last.filename}:{last.lineno})" if last and "importlib" not in last.filename else ""
-    return f"{type(error).__name__}: {error}{where}"

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import TensorDataset
 
-from pgczmq.errors import ConfigError
-from pgczmq.train.data import ArraySamples, DatasetSamples, Partitions, adapt
+from pgczmq.errors import ConfigError, PgcError
+from pgczmq.train.data import ArraySamples, DatasetSamples, HeldSamples, Partitions, adapt
 from pgczmq.train.task import Task
 
 
@@ -108,3 +108,16 @@ def test_data_that_is_none_is_refused() -> None:
         DatasetSamples([(torch.zeros(2), 1, 2)]).batch(torch.tensor([0]))
     with pytest.raises(ConfigError, match="3 inputs and 2 targets"):
         ArraySamples(torch.zeros(3), torch.zeros(2))
+
+
+def test_held_samples_keep_their_own_and_give_back_the_rest() -> None:
+    inputs = torch.arange(40, dtype=torch.uint8).reshape(20, 2)
+    samples = HeldSamples(inputs, torch.arange(20))
+    samples.hold(torch.tensor([3, 5, 11]))
+    images, targets = samples.batch(torch.tensor([11, 3]))
+    assert targets.tolist() == [11, 3]
+    assert torch.equal(images, inputs[[11, 3]])
+    assert len(samples) == 20
+    assert samples._inputs.untyped_storage().nbytes() == 6
+    with pytest.raises(PgcError, match="does not hold sample 4"):
+        samples.batch(torch.tensor([3, 4]))

@@ -11,7 +11,7 @@ from PIL import Image
 from pgczmq.config import OptimizerConfig
 from pgczmq.errors import ConfigError
 from pgczmq.train.augment import random_crop, random_flip
-from pgczmq.train.data import Partitions
+from pgczmq.train.data import Partitions, hold
 from pgczmq.train.evaluate import Evaluator
 from pgczmq.train.folder import FolderSamples
 from pgczmq.train.gradient import Gradients
@@ -146,6 +146,7 @@ def test_a_folder_of_images_is_a_task(tmp_path: Path) -> None:
     task = load_task("resnet18", {"root": str(tmp_path), "dataset": "imagefolder"}, 1)
     cut = Partitions(len(task.train), 4, batch_size=4, seed=1)
     gradients = Gradients(task, held=[1, 2], coefficients=[1.0, 1.0], partitions=cut, seed=1)
+    hold(task.train, cut, [1, 2])
     assert isinstance(task.train, FolderSamples) and len(task.train._held) == 8  # what is held, and no more
     learner = Learner(task, config=OptimizerConfig(lr=0.01), steps=1, seed=1)
     gradients.load(*learner.snapshot())
