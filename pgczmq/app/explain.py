@@ -7,7 +7,7 @@ from typing import Any
 from pgczmq.app.build import scheme_of
 from pgczmq.config import RunConfig, SchemeConfig
 from pgczmq.core import seeds
-from pgczmq.core.closing import shares
+from pgczmq.core.closing import recovered, shares
 from pgczmq.core.decoders import Weights
 from pgczmq.core.schedule import EvaluateAll, EvaluateOne
 from pgczmq.core.schemes import Scheme
@@ -70,7 +70,9 @@ def _static(scheme: Scheme, config: RunConfig) -> dict[str, Any]:
 
 
 def _ignored(scheme: Scheme, settings: SchemeConfig) -> list[str]:
-    """Keys, as in the file, that differ from their defaults without any effect."""
+    """Keys, as in the file, that differ from their defaults without any effect, as far as the scheme says."""
+    if scheme.reads is None:
+        return []
     return [
         f"scheme.{name}"
         for name, field in SchemeConfig.model_fields.items()
@@ -145,17 +147,18 @@ def _checked(arrived: Sequence[int], workers: int) -> list[int]:
 
 
 def _with_arrivals(scheme: Scheme, config: RunConfig, *, step: int, arrived: Sequence[int]) -> dict[str, Any]:
-    origin = float(seeds.rng(config.seed, "origin", step).random())
+    origin = seeds.origin(config.seed, step)
     # In deterministic mode the engine decodes by worker number, so that "first" does not depend on the real order.
     order = sorted if config.deterministic else list
-    weights = _usable(scheme, order(arrived), origin)
-    counts = range(1, len(arrived) + 1)
-    closes = next((count for count in counts if _usable(scheme, order(arrived[:count]), origin) is not None), None)
+
+    def usable(count: int) -> Weights | None:
+        return scheme.usable(order(arrived[:count]), k=scheme.k, origin=origin)
+
+    weights = usable(len(arrived))
+    closes = next((count for count in range(1, len(arrived) + 1) if usable(count) is not None), None)
+    share_N, max_alpha = shares(scheme, weights or Weights((), ()))
     values = [0.0] * scheme.workers
-    share, max_alpha = [0.0] * scheme.workers, 0.0
     if weights is not None:
-        share_N, max_alpha = shares(scheme, weights)
-        share = share_N.tolist()
         for worker, value in zip(weights.workers, weights.values, strict=True):
             values[worker] = value
     return {
@@ -163,14 +166,7 @@ def _with_arrivals(scheme: Scheme, config: RunConfig, *, step: int, arrived: Seq
         "usable": weights is not None,
         "closes_after": closes if weights is not None else None,
         "weights": values,
-        "share": share,
-        "recovered": sum(abs(part) > 1e-9 for part in share) / scheme.workers,
+        "share": share_N.tolist(),
+        "recovered": recovered(share_N),
         "max_alpha": max_alpha,
     }
-
-
-def _usable(scheme: Scheme, arrived: Sequence[int], origin: float) -> Weights | None:
-    """The weights with which a step closes, by the engine's rule: k arrivals where k counts, and decodable."""
-    if (scheme.wait == "k" or scheme.takes_any_k) and len(arrived) < scheme.k:
-        return None
-    return scheme.decoder.weights(arrived, origin)

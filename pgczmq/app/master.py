@@ -115,6 +115,7 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None) 
     """
     scheme = check(config)
     context = processes.start_helper(config.task.name)
+    processes.keep_large_blocks()
     directory = create_directory(root, build.run_name(config, time.strftime("%Y%m%d-%H%M%S")))
     (directory / "config.toml").write_text(config.to_toml())
     with RunLog(directory) as runlog:

@@ -17,6 +17,7 @@ from typing import Any
 PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient", "pgczmq.train.evaluate"]
 _OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
 _PR_SET_PDEATHSIG = 1
+_MALLOC = {-3: 2**30, -1: 2**31 - 1, -2: 2**28}  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes
 
 
 def start_helper(task: str = "") -> ForkServerContext:
@@ -51,6 +52,13 @@ def _adopted(target: Callable[..., None], *args: Any) -> None:
         # The parent is the helper, which ends with the process that started it.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     target(*args)
+
+
+def keep_large_blocks() -> None:
+    """Tell glibc to keep large blocks it once got: fresh pages for each message would cost more than copying it."""
+    if sys.platform == "linux" and hasattr(ctypes.CDLL(None), "mallopt"):
+        for option, value in _MALLOC.items():
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 def lowest_priority() -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgczmq.app.build import delay_of, scheme_of
-from pgczmq.app.processes import cores
+from pgczmq.app.processes import cores, keep_large_blocks
 from pgczmq.config import RunConfig, loads
 from pgczmq.core.delays import NoDelay
 from pgczmq.core.pipeline import Pipeline
-from pgczmq.errors import ConfigError, MasterUnreachable
+from pgczmq.errors import ConfigError, MasterUnreachable, PgcError
 from pgczmq.net import wire
 from pgczmq.net.sockets import Sockets
 from pgczmq.net.worker import Prepared, Worker
@@ -213,8 +213,7 @@ def run_to_exit_code(
 
     The caller must end the process with it: a compute thread may still be busy.
     """
-    from pgczmq.errors import PgcError
-
+    keep_large_blocks()
     try:
         bye = asyncio.run(serve(host, port, number, threads=threads, patience=patience))
     except PgcError as error:

@@ -1,27 +1,17 @@
 """The account of a step at the moment it closes; every sum here is O(workers * load)."""
 
 import math
-from typing import Protocol
 
 import numpy as np
 
 from pgczmq.core.codes import Floats
 from pgczmq.core.decoders import Weights
 from pgczmq.core.events import Arrived, ClosedStep
-from pgczmq.core.policies import Plan
+from pgczmq.core.open_step import OpenStep
 from pgczmq.core.schemes import Scheme
 
 
-class Answered(Protocol):
-    """The part of an open step that is accounted for here."""
-
-    step: int
-    plan: Plan
-    opened_at: float
-    answers: dict[int, Arrived]
-
-
-def close(scheme: Scheme, opened: Answered, weights: Weights, at: float) -> ClosedStep:
+def close(scheme: Scheme, opened: OpenStep, weights: Weights, at: float) -> ClosedStep:
     """Who was used, spare and missing, and what the estimate consists of."""
     answers = opened.answers
     by_worker = sorted((w, a) for w, a in zip(weights.workers, weights.values, strict=True) if a != 0.0)
@@ -43,7 +33,7 @@ def close(scheme: Scheme, opened: Answered, weights: Weights, at: float) -> Clos
         missing=tuple(worker for worker in range(scheme.workers) if worker not in answers),
         weights=tuple(value for _, value in by_worker),
         ages=tuple(answers[worker].ages for worker in used),
-        recovered=float((np.abs(share) > 1e-9).mean()),
+        recovered=recovered(share),
         max_alpha=max_alpha,
         fresh=len(losses),
     )
@@ -59,6 +49,11 @@ def shares(scheme: Scheme, weights: Weights) -> tuple[Floats, float]:
     held = np.array([scheme.placement.held[worker] for worker in workers], dtype=np.intp).reshape(alphas.shape)
     share: Floats = np.bincount(held.ravel(), alphas.ravel(), minlength=scheme.workers).astype(np.float64, copy=False)
     return share, float(np.abs(alphas).max(initial=0.0))
+
+
+def recovered(share_N: Floats) -> float:
+    """Fraction of the partitions that are in the estimate: those whose share is not 0, whatever else it is."""
+    return float((np.abs(share_N) > 1e-9).mean())
 
 
 def fresh_losses(answers: dict[int, Arrived]) -> dict[int, float]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pgczmq.core import seeds
-from pgczmq.core.placement import cyclic
+from pgczmq.core.placement import Placement, cyclic
 from pgczmq.errors import ConfigError
 
 Floats = NDArray[np.float64]
@@ -49,11 +49,15 @@ class Code:
     @cached_property
     def encode_NN(self) -> Floats:
         """The encoding matrix of a cyclic placement."""
-        workers, load = self.coefficients_NC.shape
-        encode = np.zeros((workers, workers))
-        held = np.array(cyclic(workers, load).held)
-        encode[np.arange(workers)[:, None], held] = self.coefficients_NC
-        return encode
+        return encoding_matrix(self.coefficients_NC, cyclic(*self.coefficients_NC.shape))
+
+
+def encoding_matrix(coefficients_NC: Floats, placement: Placement) -> Floats:
+    """B: row j holds worker j's coefficients at the partitions it holds, else 0."""
+    workers = placement.workers
+    encode = np.zeros((workers, workers))
+    encode[np.arange(workers)[:, None], np.array(placement.held)] = coefficients_NC
+    return encode
 
 
 def ones(workers: int, load: int) -> Floats:
@@ -91,7 +95,8 @@ def cyclic_mds(workers: int, load: int) -> Floats:
     """
     if (workers - load) % 2:
         raise ConfigError(
-            f'code = "cyclic-mds" is real only when workers - load is even: got workers={workers}, load={load}. '
+            'code = "cyclic-mds" is real only when workers - load is even (load is stragglers + 1 unless set): '
+            f"got workers={workers}, load={load}. "
             f"Nearest valid: load={load + 1}, workers={workers + 1}"
             + (f" or workers={workers - 1}." if workers - 1 >= load else ".")
         )
@@ -170,7 +175,8 @@ def largest_alpha(coefficients_NC: Floats, stragglers: int, give_up_above: float
     """
     workers, load = coefficients_NC.shape
     row_max = np.abs(coefficients_NC).max(axis=1)
-    start_N, null_ND = decoding_basis(Code("", coefficients_NC, workers - load + 1, 0.0).encode_NN, workers - load + 1)
+    encode_NN = encoding_matrix(coefficients_NC, cyclic(workers, load))
+    start_N, null_ND = decoding_basis(encode_NN, workers - load + 1)
     worst = 0.0
     for missing_PS in _patterns(workers, stragglers):
         weights_PN = start_N + _corrections(start_N, null_ND, missing_PS) @ null_ND.T

@@ -10,8 +10,12 @@ from functools import lru_cache
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pgczmq.core.codes import ALPHA_LIMIT, Code, Floats, decoding_basis
+
+REMEMBERED_WEIGHTS = 100_000
+"""How many a linear decoder keeps for patterns that come again: a few MB."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Decoder(Protocol):
         ...
 
     def partial(self, arrived: Sequence[int], origin: float) -> Weights | None:
-        """Weights for what these arrivals recover, divided by what they recover; None for no arrival."""
+        """Weights for what these arrivals recover, divided by what they recover; None when that is not worth using."""
         ...
 
 
@@ -79,12 +83,12 @@ class FirstOfGroupDecoder:
 
     def weights(self, arrived: Sequence[int], origin: float) -> Weights | None:
         """1/n for the first of each group, once every group has one."""
-        first = _first_of_groups(arrived, self.load)
+        first = first_of_groups(arrived, self.load)
         return Weights.uniform(first, 1 / self.workers) if len(first) * self.load == self.workers else None
 
     def partial(self, arrived: Sequence[int], origin: float) -> Weights | None:
         """The same over the partitions that were recovered."""
-        first = _first_of_groups(arrived, self.load)
+        first = first_of_groups(arrived, self.load)
         return Weights.uniform(first, 1 / (len(first) * self.load)) if first else None
 
 
@@ -123,7 +127,7 @@ class LinearDecoder:
 
     Args:
         code: its rank tells how many may be missing.
-        alpha_limit: a solution with a larger |alpha| is not usable yet.
+        alpha_limit: a solution with a larger |alpha| is not usable yet, and no partial one either.
 
     Source: Pipelined Gradient Coding, Sec. III and V-A; schemes.md section 3 (decoder).
     """
@@ -138,42 +142,49 @@ class LinearDecoder:
         start, null = decoding_basis(self.code.encode_NN, self.code.rank)
         object.__setattr__(self, "_start_N", start)
         object.__setattr__(self, "_null_ND", null)
-        object.__setattr__(self, "_solve", lru_cache(maxsize=4096)(self._solve))
+        patterns = max(1, REMEMBERED_WEIGHTS // len(start))
+        object.__setattr__(self, "_solve", lru_cache(maxsize=patterns)(self._solve))
 
     def weights(self, arrived: Sequence[int], origin: float) -> Weights | None:
         """a / n, or None when these arrivals do not span 1 or only with huge weights."""
-        missing = np.ones(len(self._start_N), dtype=bool)
-        missing[list(arrived)] = False
-        return self._solve(missing.tobytes())
+        workers, load = self.code.coefficients_NC.shape
+        missing = bytearray(b"\1" * workers)
+        for worker in arrived:
+            missing[worker] = 0
+        if b"\1" * load in missing + missing[: load - 1]:
+            return None  # all who hold some partition are missing: found without solving anything
+        return self._solve(bytes(missing))
 
     def partial(self, arrived: Sequence[int], origin: float) -> Weights | None:
-        """Least squares on the arrived rows, divided by its mean share."""
+        """Least squares on the arrived rows, divided by its mean share; None also when that takes huge weights."""
         workers = sorted(arrived)
         if not workers:
             return None
         rows_WN = self.code.encode_NN[workers]
-        solution = np.linalg.lstsq(rows_WN.T, np.ones(rows_WN.shape[1]), rcond=None)[0]
+        solution: Floats = np.linalg.lstsq(rows_WN.T, np.ones(rows_WN.shape[1]), rcond=None)[0].astype(np.float64)
         mean_share = float((solution @ rows_WN).mean())
         if mean_share <= 0:
             return None
-        values = solution / (mean_share * rows_WN.shape[1])
-        return Weights(tuple(workers), tuple(values.tolist()))
+        solution /= mean_share
+        if self._largest_alpha(solution, workers) > self.alpha_limit:
+            return None
+        return Weights(tuple(workers), tuple((solution / len(self._start_N)).tolist()))
 
     def _solve(self, missing_mask: bytes) -> Weights | None:
-        missing = np.flatnonzero(np.frombuffer(missing_mask, dtype=bool))
-        total = len(self._start_N)
-        if len(missing) == total:
-            return None
+        is_missing = np.frombuffer(missing_mask, dtype=bool)
+        missing, used = np.flatnonzero(is_missing), np.flatnonzero(~is_missing)
         solution = self._start_N
         if len(missing):
             z = np.linalg.lstsq(self._null_ND[missing], -self._start_N[missing], rcond=None)[0]
             solution = self._start_N + self._null_ND @ z
             solution[missing] = 0.0  # and only now check: before, the check could not fail
-        alpha = np.abs(solution[:, None] * self.code.coefficients_NC).max()
-        if not self._sums_to_one(solution) or alpha > self.alpha_limit:
+        if not self._sums_to_one(solution) or self._largest_alpha(solution[used], used) > self.alpha_limit:
             return None
-        used = np.flatnonzero(np.frombuffer(missing_mask, dtype=bool) == 0)
-        return Weights(tuple(used.tolist()), tuple((solution[used] / total).tolist()))
+        return Weights(tuple(used.tolist()), tuple((solution[used] / len(solution)).tolist()))
+
+    def _largest_alpha(self, solution_W: Floats, workers: Sequence[int] | NDArray[np.intp]) -> float:
+        """Largest effective weight of one copy of a partition, for N times the weights of these workers."""
+        return float(np.abs(solution_W[:, None] * self.code.coefficients_NC[workers]).max())
 
     def _sums_to_one(self, solution_N: Floats) -> bool:
         """Whether every partition's share is 1; O(N C)."""
@@ -184,7 +195,8 @@ class LinearDecoder:
         return bool(np.abs(share - 1).max() <= 1e-6)
 
 
-def _first_of_groups(arrived: Sequence[int], load: int) -> list[int]:
+def first_of_groups(arrived: Sequence[int], load: int) -> list[int]:
+    """The first arrival of each group of ``load`` workers, in order of arrival."""
     first: dict[int, int] = {}
     for worker in arrived:
         first.setdefault(worker // load, worker)

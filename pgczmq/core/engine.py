@@ -9,14 +9,12 @@ decision.
 """
 
 import math
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import singledispatchmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pgczmq.core import seeds
 from pgczmq.core.closing import close
-from pgczmq.core.decoders import Weights
+from pgczmq.core.divergence import DIVERGED_FACTOR, LOSS_WINDOW, Losses
 from pgczmq.core.events import (
     Applied,
     Apply,
@@ -41,15 +39,18 @@ from pgczmq.core.events import (
     Use,
 )
 from pgczmq.core.members import Members
-from pgczmq.core.policies import Plan
+from pgczmq.core.open_step import (
+    Closing,
+    OpenStep,
+    PlannedSeconds,
+    closing_as_planned,
+    closing_now,
+    could_close,
+    is_hopeless,
+)
 from pgczmq.core.schemes import Scheme
 
-LOSS_WINDOW = 25
-DIVERGED_FACTOR = 10.0
 REMIND_SECONDS = 10.0
-
-PlannedSeconds = Callable[[int, int, int, float], float]
-"""(worker, step, partitions evaluated, batch fraction) -> planned seconds until its message arrives."""
 
 
 @dataclass(frozen=True)
@@ -65,18 +66,6 @@ class Rules:
     eval_every: int = 0
     checkpoint_every: int = 0
     nonfinite: str = "refuse"
-
-
-@dataclass
-class OpenStep:
-    """The step that is being worked on."""
-
-    step: int
-    plan: Plan
-    opened_at: float
-    origin: float
-    answers: dict[int, Arrived] = field(default_factory=dict)  # in order of arrival
-    refused: set[int] = field(default_factory=set)
 
 
 class Engine:
@@ -97,14 +86,13 @@ class Engine:
         self._phase = "starting"
         self._started_at = started_at
         self._said_at = started_at
-        self._open: OpenStep | None = None
+        self._current: OpenStep | None = None  # open or being applied
         self._outcome = Outcome()
         self._late: list[tuple[int, int]] = []
         self._said = ""
         self._applied = 0
         self._closed_loss = math.nan  # counts once the step is applied
-        self._first_loss: float | None = None
-        self._recent: deque[float] = deque(maxlen=LOSS_WINDOW)
+        self._losses = Losses()
         self.messages = 0
         self.late = 0
 
@@ -121,12 +109,17 @@ class Engine:
     @property
     def open_step(self) -> int:
         """The step that is open or being applied; -1 before the first."""
-        return -1 if self._open is None else self._open.step
+        return -1 if self._current is None else self._current.step
 
     @property
     def arrived(self) -> tuple[int, ...]:
         """Whose answer to the open step is in or refused, so that it need not be sent again."""
-        return () if self._open is None else (*self._open.answers, *sorted(self._open.refused))
+        return () if self._current is None else (*self._current.answers, *sorted(self._current.refused))
+
+    @property
+    def ready(self) -> list[int]:
+        """Numbers of the workers that can be counted on, ascending."""
+        return sorted(self._members.ready)
 
     @property
     def outcome(self) -> Outcome:
@@ -140,41 +133,52 @@ class Engine:
 
     def handle(self, event: Event) -> list[Command]:
         """Take one event; returns what the driver has to do now, in order."""
-        return [] if self._phase == "finished" else self._on(event)
+        if self._phase == "finished":
+            return []
+        match event:
+            case Heard() | Ready() | Arrived():
+                return self._alive(event)
+            case Joined():
+                return self._members.join(event)
+            case Left():
+                said = self._members.leave(event.worker, event.incarnation, event.reason)
+                return self._after_leaving(said, event.at)
+            case Tick():
+                return self._tick(event.at)
+            case Applied():
+                return self._applied_event(event)
+            case Spoiled():
+                return self._spoiled(event)
+            case Stop():
+                return self._end(event.exit_code, event.reason)
+            case _:
+                raise TypeError(f"the engine knows no event {event!r}")
 
-    @singledispatchmethod
-    def _on(self, event: Event) -> list[Command]:
-        raise TypeError(f"the engine knows no event {event!r}")
+    @property
+    def _open(self) -> OpenStep | None:
+        """The step that still takes answers, if there is one."""
+        return self._current if self._phase == "open" else None
 
     # ------------------------------------------------------------ membership
 
-    @_on.register
-    def _joined(self, event: Joined) -> list[Command]:
-        return self._members.join(event)
-
-    @_on.register
-    def _ready(self, event: Ready) -> list[Command]:
-        back, commands = self._members.hear(event.worker, event.incarnation, event.at)
-        if self._members.make_ready(event.worker, event.incarnation):
+    def _alive(self, event: Heard | Ready | Arrived) -> list[Command]:
+        """A sign of life, and what else it says; then a worker that is ready or back is counted on."""
+        counts, commands = self._members.hear(event.worker, event.incarnation, event.at)
+        if isinstance(event, Ready) and self._members.make_ready(event.worker, event.incarnation):
+            counts = True
             commands.append(Note("ready", f"worker {event.worker} is ready", worker=event.worker))
-        elif not back:
-            return commands
-        return commands + self._count_on(event.worker, event.at)
+        if isinstance(event, Arrived):
+            commands += self._take(event)
+        return commands + (self._count_on(event.worker, event.at) if counts else [])
 
     def _count_on(self, worker: int, at: float) -> list[Command]:
         """A worker became ready, for the first time or again."""
-        if self._phase == "starting":
-            return self._start(at)
-        return self._send_open(worker) + self._say_if_waiting()
-
-    @_on.register
-    def _heard(self, event: Heard) -> list[Command]:
-        back, commands = self._members.hear(event.worker, event.incarnation, event.at)
-        return commands + (self._count_on(event.worker, event.at) if back else [])
-
-    @_on.register
-    def _left(self, event: Left) -> list[Command]:
-        return self._after_leaving(self._members.leave(event.worker, event.incarnation, event.reason), event.at)
+        if self._phase == "starting" and len(self._members.ready) == self._scheme.workers:
+            return self._publish(0, at)
+        if self._open is None:
+            return []
+        sent: list[Command] = [] if worker in self._open.answers else [Send(worker, self._open.step)]
+        return sent + self._say_if_waiting()
 
     def _after_leaving(self, commands: list[Command], at: float) -> list[Command]:
         if not commands or self._phase == "starting":
@@ -184,81 +188,61 @@ class Engine:
             return commands + self._end(74, f"a deterministic run needs every worker: lost {lost}")
         return commands + self._say_if_waiting() + self._close_if_possible(at)
 
-    def _send_open(self, worker: int) -> list[Command]:
-        if self._phase != "open" or self._open is None or worker in self._open.answers:
-            return []
-        return [Send(worker, self._open.step)]
-
     # ------------------------------------------------------------ time
 
-    @_on.register
-    def _tick(self, event: Tick) -> list[Command]:
-        commands = self._after_leaving(self._members.expire(event.at), event.at)
-        if self._phase == "finished":
-            return commands
+    def _tick(self, at: float) -> list[Command]:
+        commands = self._after_leaving(self._members.expire(at), at)
         if self._phase == "starting":
-            return commands + self._start_late(event.at)
-        if self._phase == "open" and self._open and event.at - self._open.opened_at > self._rules.step_timeout:
+            return commands + self._start_late(at)
+        if self._open is not None and at - self._open.opened_at > self._rules.step_timeout:
             reason = f"no usable set of workers for step {self._open.step} within step_timeout"
             return commands + self._end(74, f"{reason}={self._rules.step_timeout:g} s; {self._who_is_missing()}")
         return commands
 
-    def _start(self, at: float) -> list[Command]:
-        return [] if self._members.absent() else self._publish(0, at)
-
     def _start_late(self, at: float) -> list[Command]:
-        ready, absent = self._members.ready(), self._members.absent()
-        names = ", ".join(map(str, absent))
+        workers, ready = self._scheme.workers, sorted(self._members.ready)
+        names = ", ".join(map(str, self._members.absent()))
         if at - self._started_at > self._rules.start_timeout:
-            if not self._rules.deterministic and self._can_close(ready):
+            enough = self._scheme.suffices(ready, k=self._scheme.policy.first().k, origin=0.0)
+            if enough and not self._rules.deterministic:
                 note = Note("waiting", f"starting without workers {names}: start_timeout is over")
                 return [note, *self._publish(0, at)]
             limit = f"start_timeout={self._rules.start_timeout:g} s"
-            return self._end(
-                74, f"only {len(ready)} of {self._scheme.workers} workers were ready within {limit}; missing {names}"
-            )
+            return self._end(74, f"only {len(ready)} of {workers} workers were ready within {limit}; missing {names}")
         if at - self._said_at < REMIND_SECONDS:
             return []
         self._said_at = at
-        return [Note("starting", f"{len(ready)}/{self._scheme.workers} workers ready, missing {names}")]
+        return [Note("starting", f"{len(ready)}/{workers} workers ready, missing {names}")]
 
     # ------------------------------------------------------------ a step
 
     def _publish(self, step: int, at: float) -> list[Command]:
         plan = self._scheme.policy.first()
-        origin = float(seeds.rng(self._rules.seed, "origin", step).random())
-        self._open = OpenStep(step, plan, at, origin)
+        self._current = OpenStep(step, plan, at, seeds.origin(self._rules.seed, step))
         self._phase = "open"
         outcome = Outcome(self._outcome.step, self._outcome.used, self._outcome.spare, tuple(self._late))
         self._late.clear()
         return [Publish(step, plan.k, plan.batch_fraction, outcome), *self._say_if_waiting()]
 
-    @_on.register
-    def _arrived(self, event: Arrived) -> list[Command]:
-        back, commands = self._members.hear(event.worker, event.incarnation, event.at)
-        commands += self._take(event)
-        return commands + (self._count_on(event.worker, event.at) if back else [])
-
     def _take(self, event: Arrived) -> list[Command]:
         member = self._members.find(event.worker, event.incarnation)
-        if member is None or member.state != "ready":
+        if member is None or event.worker not in self._members.ready:
             return [self._refuse(event, "its sender is not in this run")]
         if event.step > self.open_step:
             return [self._refuse(event, f"step {event.step} was never published")]
-        if event.step <= member.answered or self._holds(event.worker, event.step):
+        if event.step <= member.answered or self._is_in(event.worker, event.step):
             return []  # sent again because the answer was not listed yet, or by the worker's next life
         member.answered = event.step
         self.messages += 1
-        if self._open is None or event.step < self._open.step or self._phase != "open" or event.norm is None:
+        if self._open is None or event.step < self._open.step or event.norm is None:
             return self._count_late(event)
         if not math.isfinite(event.norm):
-            return self._refuse_nonfinite((event.worker,), event.at)
-        self._open.refused.discard(event.worker)  # by its former life
-        self._open.answers[event.worker] = event
+            return self._refuse_nonfinite(self._open, (event.worker,), event.at)
+        self._open.take(event)
         return [Use(event.step, event.worker), *self._close_if_possible(event.at)]
 
-    def _holds(self, worker: int, step: int) -> bool:
-        return self._open is not None and step == self._open.step and worker in self._open.answers
+    def _is_in(self, worker: int, step: int) -> bool:
+        return self._current is not None and step == self._current.step and worker in self._current.answers
 
     def _refuse(self, event: Arrived, reason: str) -> Refuse:
         return Refuse(event.worker, event.incarnation, event.step, reason)
@@ -268,98 +252,39 @@ class Engine:
         self._late.append((event.worker, event.step))
         return [Note("late", f"worker {event.worker} answered step {event.step} late", event.worker, event.step)]
 
-    def _can_close(self, workers: Sequence[int]) -> bool:
-        """Whether the answers of these workers would close the open step."""
-        return self._usable(workers) is not None
-
-    def _usable(self, workers: Sequence[int]) -> Weights | None:
-        plan = self._open.plan if self._open else self._scheme.policy.first()
-        origin = self._open.origin if self._open else 0.0
-        if (self._scheme.wait == "k" or self._scheme.takes_any_k) and len(workers) < plan.k:
-            return None
-        return self._scheme.decoder.weights(workers, origin)
-
     def _close_if_possible(self, at: float) -> list[Command]:
-        if self._phase != "open" or self._open is None:
+        opened, ready = self._open, self._members.ready
+        if opened is None:
             return []
         if self._rules.deterministic:
-            return self._close_as_planned()
-        weights = self._usable(tuple(self._open.answers))
-        if weights is not None:
-            return self._close(weights, at)
-        return self._close_short(self._open, at) if self._nobody_owes() else []
-
-    def _close_short(self, opened: OpenStep, at: float) -> list[Command]:
-        """Everybody alive has answered and it is not enough: take what there is, wait for the absent, or give up."""
-        if self._scheme.shortfall == "partial":
-            weights = self._scheme.decoder.partial(tuple(opened.answers), opened.origin)
-            if weights is not None:
-                text = f"step {opened.step} closes with what {len(opened.answers)} workers recover"
-                return [Note("partial", text, step=opened.step), *self._close(weights, at)]
-        hoped = [worker for worker in range(self._scheme.workers) if worker not in opened.refused]
-        if opened.refused and not (opened.answers and self._can_close(hoped)):
+            closing = closing_as_planned(self._scheme, opened, self._planned)
+        else:
+            closing = closing_now(self._scheme, opened, ready, at)
+        if closing is not None:
+            return self._close(opened, closing)
+        if opened.refused and (self._rules.deterministic or is_hopeless(self._scheme, opened, ready)):
             return self._diverge(f"the gradients of step {opened.step} are not finite")
         return []
 
-    def _nobody_owes(self) -> bool:
-        """No live worker is still expected to answer the open step."""
-        assert self._open is not None
-        answered = self._open.answers.keys() | self._open.refused
-        return all(worker in answered for worker in self._members.ready())
-
-    def _close_as_planned(self) -> list[Command]:
-        """Deterministic mode: with every real answer in, let the planned times decide.
-
-        The step closes at the earliest planned time at which those not later are usable; all of them count.
-        """
-        assert self._open is not None
-        if self._open.refused:
-            return self._diverge(f"the gradients of step {self._open.step} are not finite")
-        if len(self._open.answers) < self._scheme.workers:
-            return []
-        fraction = self._open.plan.batch_fraction
-        times = {
-            worker: self._planned(worker, answer.step, answer.ages.count(0), fraction)
-            for worker, answer in self._open.answers.items()
-        }
-        for moment in sorted(set(times.values())):
-            in_time = sorted(worker for worker, planned in times.items() if planned <= moment)
-            weights = self._usable(in_time)
-            if weights is not None:
-                return self._close_planned_set(in_time, times, weights, moment)
-        raise AssertionError(f"{self._scheme.name} is not usable with all workers")  # checked when it was built
-
-    def _close_planned_set(
-        self, in_time: list[int], times: dict[int, float], weights: Weights, moment: float
-    ) -> list[Command]:
-        assert self._open is not None
-        opened = self._open.opened_at
-        late: list[Command] = []
-        for worker in sorted(times.keys() - set(in_time)):
-            late += self._count_late(self._open.answers[worker])
-        answers = {worker: self._open.answers[worker] for worker in sorted(in_time, key=lambda w: (times[w], w))}
-        self._open.answers = {
-            worker: Arrived(a.worker, a.incarnation, a.step, a.ages, a.losses, a.norm, opened + times[worker])
-            for worker, a in answers.items()
-        }
-        return late + self._close(weights, opened + moment)
-
-    def _close(self, weights: Weights, at: float) -> list[Command]:
-        assert self._open is not None
-        closed = close(self._scheme, self._open, weights, at)
+    def _close(self, opened: OpenStep, closing: Closing) -> list[Command]:
+        commands: list[Command] = []
+        for answer in closing.late:
+            commands += self._count_late(answer)
+        if closing.partial:
+            text = f"step {opened.step} closes with what {len(closing.answers)} workers recover"
+            commands.append(Note("partial", text, step=opened.step))
+        opened.answers = closing.answers
+        closed = close(self._scheme, opened, closing.weights, closing.at)
         self._phase = "applying"
         self._outcome = Outcome(closed.step, closed.used, closed.spare)
         self._said = ""
         self._closed_loss = closed.loss
-        return [Apply(closed.step, weights, closed)]
+        return [*commands, Apply(closed.step, closing.weights, closed)]
 
-    @_on.register
     def _applied_event(self, event: Applied) -> list[Command]:
-        if self._phase != "applying" or event.step != self.open_step:
-            raise AssertionError(f"step {event.step} was applied but step {self.open_step} is {self._phase}")
-        self._applied = event.step + 1
-        self._remember_loss()
-        if self._loss_exploded():
+        self._applied = self._being_applied(event.step, "applied").step + 1
+        self._losses = self._losses.after(self._closed_loss)
+        if self._losses.exploded:
             return self._diverge(f"the mean loss of {LOSS_WINDOW} steps is over {DIVERGED_FACTOR:g} times the first")
         done = self._applied == self._rules.steps
         commands: list[Command] = []
@@ -371,15 +296,20 @@ class Engine:
             commands.append(Checkpoint(self._applied))
         return commands + self._publish(self._applied, event.at)
 
+    def _being_applied(self, step: int, what: str) -> OpenStep:
+        if self._phase != "applying" or self._current is None or step != self._current.step:
+            raise AssertionError(f"step {step} was {what} but step {self.open_step} is {self._phase}")
+        return self._current
+
     # ------------------------------------------------------------ what goes wrong
 
-    @_on.register
     def _spoiled(self, event: Spoiled) -> list[Command]:
+        opened = self._being_applied(event.step, "spoiled")
         if not event.workers:
             return self._diverge(f"the update of step {event.step} is not finite although every gradient was")
         self._phase = "open"
         self._take_back_late()
-        return self._refuse_nonfinite(event.workers, event.at)
+        return self._refuse_nonfinite(opened, event.workers, event.at)
 
     def _take_back_late(self) -> None:
         """Answers to the step that is open again may be sent again: they came while it was being applied."""
@@ -390,38 +320,20 @@ class Engine:
         for worker in again:
             self._members.forget_answer(worker, self.open_step)
 
-    def _refuse_nonfinite(self, workers: Sequence[int], at: float) -> list[Command]:
-        assert self._open is not None
+    def _refuse_nonfinite(self, opened: OpenStep, workers: Sequence[int], at: float) -> list[Command]:
+        reason = f"the gradient for step {opened.step} is not finite"
         commands: list[Command] = []
         for worker in workers:
-            self._open.answers.pop(worker, None)
-            self._open.refused.add(worker)
-            reason = f"the gradient for step {self._open.step} is not finite"
-            commands.append(Refuse(worker, self._members.incarnation(worker), self._open.step, reason))
-            commands.append(Note("refused", f"worker {worker}: {reason}", worker, self._open.step))
+            opened.refuse(worker)
+            commands.append(Refuse(worker, self._members.incarnation(worker), opened.step, reason))
+            commands.append(Note("refused", f"worker {worker}: {reason}", worker, opened.step))
         if self._rules.nonfinite == "abort":
             names = ", ".join(map(str, workers))
             return commands + self._end(70, f"worker {names} sent a gradient that is not finite (nonfinite=abort)")
         return commands + self._close_if_possible(at) + self._say_if_waiting()
 
-    def _remember_loss(self) -> None:
-        if self._first_loss is None:
-            self._first_loss = self._closed_loss
-        if math.isfinite(self._closed_loss):
-            self._recent.append(self._closed_loss)
-
-    def _loss_exploded(self) -> bool:
-        first = self._first_loss
-        if first is None or not math.isfinite(first) or first <= 0 or len(self._recent) < LOSS_WINDOW:
-            return False
-        return sum(self._recent) / len(self._recent) > DIVERGED_FACTOR * first
-
     def _diverge(self, reason: str) -> list[Command]:
         return self._end(0, f"diverged at step {self.open_step}: {reason}", diverged=True)
-
-    @_on.register
-    def _stop(self, event: Stop) -> list[Command]:
-        return self._end(event.exit_code, event.reason)
 
     def _end(self, exit_code: int, reason: str, diverged: bool = False) -> list[Command]:
         self._phase = "finished"
@@ -430,18 +342,19 @@ class Engine:
 
     def _say_if_waiting(self) -> list[Command]:
         """A note when the open step can no longer close with the workers there are, and when it can again."""
-        if self._phase != "open" or self._open is None:
+        opened = self._open
+        if opened is None:
             return []
-        hoped = sorted((set(self._members.ready()) | self._open.answers.keys()) - self._open.refused)
-        text = "" if self._can_close(hoped) else self._who_is_missing()
+        hoped = opened.hoped(self._members.ready)
+        text = "" if could_close(self._scheme, opened, hoped) else self._who_is_missing()
         if text == self._said:
             return []
         before, self._said = self._said, text
         if text:
-            return [Note("waiting", f"step {self._open.step} cannot close: {text}", step=self._open.step)]
-        return [Note("resumed", "enough workers again", step=self._open.step)] if before else []
+            return [Note("waiting", f"step {opened.step} cannot close: {text}", step=opened.step)]
+        return [Note("resumed", "enough workers again", step=opened.step)] if before else []
 
     def _who_is_missing(self) -> str:
-        absent = [worker for worker in self._members.absent() if not self._open or worker not in self._open.answers]
+        absent = [worker for worker in self._members.absent() if not self._is_in(worker, self.open_step)]
         names = ", ".join(map(str, absent)) or "nobody"
         return f"{self._scheme.name} needs {self._scheme.k} of {self._scheme.workers} workers; missing {names}"

@@ -185,7 +185,9 @@ class ClosedStep:
         arrived: in order of arrival.
         arrived_at: aligned with ``arrived``; seconds, planned ones in deterministic mode.
         used: workers with a weight other than zero, by number; ``weights`` and ``ages`` are aligned with it.
-        recovered: fraction of the partitions in the estimate.
+        recovered: fraction of the partitions that are in the estimate at all: their share is not 0. 1.0 does not
+            mean that every share is 1, as in exact decoding: the shares of pgc-cr differ, and those of a partial
+            step of gc-cr may be far from 1.
         max_alpha: largest effective weight of one copy of a partition.
         fresh: distinct partitions evaluated at this step among the arrivals.
         loss: mean over these partitions; NaN when none has a number.

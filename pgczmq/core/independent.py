@@ -9,7 +9,7 @@ Source: schemes.md section 4, from the code of the authors of IS-GC.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pgczmq.core.decoders import Weights
+from pgczmq.core.decoders import Weights, first_of_groups
 from pgczmq.core.placement import Placement
 from pgczmq.errors import ConfigError
 
@@ -43,10 +43,7 @@ class FractionalIndependentSet(_IndependentSetDecoder):
 
     def largest(self, arrived: Sequence[int], origin: float) -> list[int]:
         """One worker a group."""
-        first: dict[int, int] = {}
-        for worker in arrived:
-            first.setdefault(worker // self.load, worker)
-        return list(first.values())
+        return first_of_groups(arrived, self.load)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ no longer be reached or has been silent for SILENT_HEARTBEATS. A gone worker tha
 incarnation was only slow and is ready again; a new incarnation starts over.
 """
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from pgczmq.core.events import Admit, Command, Joined, Note, Probe, Reject
@@ -17,8 +18,8 @@ class Member:
     """One worker number as the master sees it."""
 
     incarnation: str
-    state: str  # joined | ready | gone
     heard_at: float
+    state: str = "joined"  # joined | ready | gone
     was_ready: bool = False  # has heard the broadcast: not for whoever fell silent between joining and that
     answered: int = -1  # last step of this incarnation that an answer was counted for
     rival: Joined | None = None  # another worker that wants this number, until the probe is answered
@@ -31,16 +32,17 @@ class Members:
         self._workers = workers
         self._heartbeat = heartbeat
         self._members: dict[int, Member] = {}
+        self._ready: set[int] = set()
         self._ticked_at: float | None = None
 
-    def ready(self) -> list[int]:
-        """Numbers of the workers that can be counted on, ascending."""
-        return sorted(worker for worker, member in self._members.items() if member.state == "ready")
+    @property
+    def ready(self) -> AbstractSet[int]:
+        """Numbers of the workers that can be counted on; not to be changed."""
+        return self._ready
 
     def absent(self) -> list[int]:
-        """Numbers of the workers that cannot."""
-        ready = set(self.ready())
-        return [worker for worker in range(self._workers) if worker not in ready]
+        """Numbers of the workers that cannot, ascending."""
+        return [worker for worker in range(self._workers) if worker not in self._ready]
 
     def find(self, worker: int, incarnation: str) -> Member | None:
         """The member with this number if this is its current incarnation."""
@@ -80,7 +82,7 @@ class Members:
             commands += self._turn_away_rival(worker, member)
         back = member.state == "gone" and member.was_ready
         if member.state == "gone":
-            member.state = "ready" if back else "joined"
+            self._become(worker, "ready" if back else "joined")
         if back:
             commands.append(Note("ready", f"worker {worker} is back", worker=worker))
         return back, commands
@@ -90,7 +92,8 @@ class Members:
         member = self.find(worker, incarnation)
         if member is None or member.state == "ready":
             return False
-        member.state, member.was_ready = "ready", True
+        member.was_ready = True
+        self._become(worker, "ready")
         return True
 
     def forget_answer(self, worker: int, step: int) -> None:
@@ -103,7 +106,7 @@ class Members:
         member = self.find(worker, incarnation)
         if member is None or member.state == "gone":
             return []
-        member.state = "gone"
+        self._become(worker, "gone")
         commands: list[Command] = [Note("left", f"worker {worker} {reason}", worker=worker)]
         if member.rival is not None:
             commands += self._admit(worker, member.rival)
@@ -124,8 +127,17 @@ class Members:
         return commands
 
     def _admit(self, worker: int, event: Joined) -> list[Command]:
-        self._members[worker] = Member(event.incarnation, "joined", event.at)
+        self._members[worker] = Member(event.incarnation, event.at)
+        self._become(worker, "joined")
         return [Admit(worker, event.incarnation)]
+
+    def _become(self, worker: int, state: str) -> None:
+        """The one place where a state changes, so that the set of the ready is right."""
+        self._members[worker].state = state
+        if state == "ready":
+            self._ready.add(worker)
+        else:
+            self._ready.discard(worker)
 
     def _turn_away_rival(self, worker: int, member: Member) -> list[Command]:
         if member.rival is None:

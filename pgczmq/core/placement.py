@@ -35,15 +35,19 @@ def fractional(workers: int, load: int) -> Placement:
         ConfigError: ``load`` does not divide ``workers``.
     Source: Pipelined Gradient Coding, Sec. III (fractional repetition).
     """
-    if load > workers or workers % load:
-        below, above = workers // load * load, (workers // load + 1) * load
-        valid = f"{below} and {above}" if below else str(above)
+    if workers % load:
         raise ConfigError(
             f"fractional repetition needs load to divide workers: got workers={workers}, load={load}. "
-            f"Nearest valid worker counts: {valid}."
+            f"Nearest valid worker counts: {nearest_worker_counts(workers, load)}."
         )
     rows = (tuple(range(worker // load * load, worker // load * load + load)) for worker in range(workers))
     return Placement("fractional", tuple(rows))
+
+
+def nearest_worker_counts(workers: int, load: int) -> str:
+    """The worker counts around ``workers`` that groups of ``load`` divide, for a sentence."""
+    below, above = workers // load * load, (workers // load + 1) * load
+    return f"{below} and {above}" if below else str(above)
 
 
 def cyclic(workers: int, load: int) -> Placement:

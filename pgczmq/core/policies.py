@@ -18,5 +18,5 @@ class FixedPolicy:
     plan: Plan
 
     def first(self) -> Plan:
-        """The plan of step 0."""
+        """The plan of step 0, and here of every other."""
         return self.plan

@@ -4,38 +4,27 @@ A scheme is a value. A new one is one function from ``Settings`` to ``Scheme``: 
 ``scheme.name = "module:function"`` in a configuration.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-import numpy as np
-
 from pgczmq.core import codes, independent, placement
 from pgczmq.core.codes import Code, Floats
-from pgczmq.core.decoders import Decoder, FirstOfGroupDecoder, GroupMeanDecoder, LinearDecoder, UniformDecoder
+from pgczmq.core.decoders import (
+    Decoder,
+    FirstOfGroupDecoder,
+    GroupMeanDecoder,
+    LinearDecoder,
+    UniformDecoder,
+    Weights,
+)
 from pgczmq.core.placement import Placement
 from pgczmq.core.policies import FixedPolicy, Plan
 from pgczmq.core.schedule import EvaluateAll, EvaluateOne, Schedule
+from pgczmq.core.settings import Settings
 from pgczmq.errors import ConfigError
 
-
-@dataclass(frozen=True)
-class Settings:
-    """The ``[scheme]`` section with the number of workers and the run's seed; None where the user set nothing."""
-
-    name: str
-    workers: int
-    stragglers: int = 1
-    load: int | None = None
-    k: int | None = None
-    groups: int | None = None
-    local_load: int | None = None
-    code: str = "auto"
-    wait: str = "k"
-    shortfall: str = "wait"
-    max_age: int | None = None
-    on_new_step: str = "skip"
-    seed: int = 1
+__all__ = ["SCHEMES", "Builder", "Scheme", "Settings", "build", "finish"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +44,7 @@ class Scheme:
         on_new_step: "skip" or "abandon": what a worker does that is behind.
         code: how the coefficients were made, for people.
         max_alpha: largest |alpha| the code was accepted with; NaN when not scored.
-        reads: the settings that this scheme reads, beside name, shortfall and on_new_step.
+        reads: the settings that this scheme reads, beside name, shortfall and on_new_step; None when it does not say.
     """
 
     name: str
@@ -70,7 +59,7 @@ class Scheme:
     on_new_step: str = "skip"
     code: str = "ones"
     max_alpha: float = float("nan")
-    reads: frozenset[str] = frozenset()
+    reads: frozenset[str] | None = None
 
     @property
     def workers(self) -> int:
@@ -89,9 +78,23 @@ class Scheme:
 
     def encode_NN(self) -> Floats:
         """The encoding matrix: row j holds worker j's coefficients at the partitions it holds."""
-        encode = np.zeros((self.workers, self.workers))
-        encode[np.arange(self.workers)[:, None], np.array(self.placement.held)] = self.coefficients_NC
-        return encode
+        return codes.encoding_matrix(self.coefficients_NC, self.placement)
+
+    def usable(self, arrived: Collection[int], *, k: int, origin: float) -> Weights | None:
+        """The weights with which a step closes: k arrivals where k counts, and decodable. None when it stays open.
+
+        Args:
+            arrived: worker numbers in order of arrival.
+            k: arrivals that this step asks for.
+            origin: of the step, in [0, 1).
+        """
+        if (self.wait == "k" or self.takes_any_k) and len(arrived) < k:
+            return None
+        return self.decoder.weights(tuple(arrived), origin)
+
+    def suffices(self, workers: Collection[int], *, k: int, origin: float) -> bool:
+        """Whether answers of these workers would close a step; decodes only where their number does not tell."""
+        return len(workers) >= k if self.takes_any_k else self.usable(workers, k=k, origin=origin) is not None
 
 
 Builder = Callable[[Settings], Scheme]
@@ -119,75 +122,22 @@ def finish(scheme: Scheme, settings: Settings) -> Scheme:
     return replace(scheme, name=settings.name, shortfall=settings.shortfall, on_new_step=settings.on_new_step)
 
 
-def _tolerated(settings: Settings) -> int:
-    if settings.stragglers >= settings.workers:
-        raise ConfigError(
-            f"at least one worker must be waited for: got stragglers={settings.stragglers}, "
-            f"workers={settings.workers}. The most is stragglers={settings.workers - 1}."
-        )
-    return settings.stragglers
-
-
-def _k(settings: Settings) -> int:
-    """Arrivals to wait for, for schemes that take any number of them."""
-    k = settings.workers - _tolerated(settings) if settings.k is None else settings.k
-    if k > settings.workers:
-        raise ConfigError(
-            f"k cannot exceed workers: got k={k}, workers={settings.workers}. The most is k={settings.workers}."
-        )
-    return k
-
-
-def _no_other_k(settings: Settings) -> int:
-    """Arrivals to wait for, for schemes whose code fixes it."""
-    k = settings.workers - _tolerated(settings)
-    if settings.k is not None and settings.k != k:
-        raise ConfigError(
-            f"{settings.name} closes a step at workers - stragglers arrivals: got k={settings.k}, "
-            f"workers={settings.workers}, stragglers={settings.stragglers}. Set k={k} or leave it out."
-        )
-    return k
-
-
-def _coded_load(settings: Settings) -> int:
-    """Partitions a worker must hold so that ``stragglers`` can be missing."""
-    load = _tolerated(settings) + 1 if settings.load is None else settings.load
-    if load <= settings.stragglers:
-        raise ConfigError(
-            f"{settings.name} needs load of at least stragglers + 1: got load={load}, "
-            f"stragglers={settings.stragglers}. Set load={settings.stragglers + 1} or stragglers={load - 1}."
-        )
-    return load
-
-
-def _fractional_load(settings: Settings) -> int:
-    """The same where load must divide workers too; names loads that do."""
-    load = _tolerated(settings) + 1 if settings.load is None else settings.load
-    if load <= settings.stragglers:
-        workers = settings.workers
-        enough = next(more for more in range(settings.stragglers + 1, workers + 1) if workers % more == 0)
-        fewer = f" or stragglers={load - 1}" if workers % load == 0 else ""
-        raise ConfigError(
-            f"{settings.name} needs load of at least stragglers + 1 that divides workers: got load={load}, "
-            f"stragglers={settings.stragglers}, workers={workers}. Set load={enough}{fewer}."
-        )
-    return load
-
-
 def _rotation(settings: Settings, load: int, stagger: int = 0) -> EvaluateOne:
-    max_age = 2 * load - 1 if settings.max_age is None else settings.max_age
-    if max_age < load - 1:
-        raise ConfigError(
-            f"max_age must be at least load - 1, the age that rotation reaches with everybody on time: "
-            f"got max_age={max_age}, load={load}. The least is {load - 1}."
-        )
-    return EvaluateOne(max_age, stagger)
+    return EvaluateOne(settings.oldest(load), stagger)
 
 
 def _dgd(settings: Settings) -> Scheme:
     workers = settings.workers
     decoder = UniformDecoder(load=1, least=workers)
-    return Scheme("dgd", placement.identity(workers), codes.ones(workers, 1), EvaluateAll(), decoder, workers)
+    return Scheme(
+        settings.name,
+        placement.identity(workers),
+        codes.ones(workers, 1),
+        EvaluateAll(),
+        decoder,
+        workers,
+        reads=frozenset(),
+    )
 
 
 def _is_sgd(settings: Settings) -> Scheme:
@@ -198,14 +148,14 @@ def _is_sgd(settings: Settings) -> Scheme:
         codes.ones(workers, 1),
         EvaluateAll(),
         UniformDecoder(load=1),
-        _k(settings),
+        settings.any_k(),
         takes_any_k=True,
         reads=frozenset({"stragglers", "k"}),
     )
 
 
 def _fractional(settings: Settings, schedule: Schedule, decoder: Decoder, reads: set[str]) -> Scheme:
-    load = _fractional_load(settings)
+    load = settings.fractional_load()
     held = placement.fractional(settings.workers, load)
     return Scheme(
         settings.name,
@@ -213,38 +163,38 @@ def _fractional(settings: Settings, schedule: Schedule, decoder: Decoder, reads:
         codes.ones(settings.workers, load),
         schedule,
         decoder,
-        _no_other_k(settings),
+        settings.fixed_k(),
         wait=settings.wait,
         reads=frozenset({"stragglers", "load", "wait", "k"} | reads),
     )
 
 
 def _gc_fr(settings: Settings) -> Scheme:
-    decoder = FirstOfGroupDecoder(settings.workers, _fractional_load(settings))
+    decoder = FirstOfGroupDecoder(settings.workers, settings.fractional_load())
     return _fractional(settings, EvaluateAll(), decoder, set())
 
 
 def _pgc_fr(settings: Settings) -> Scheme:
-    load = _fractional_load(settings)
+    load = settings.fractional_load()
     decoder = FirstOfGroupDecoder(settings.workers, load)
     return _fractional(settings, _rotation(settings, load), decoder, {"max_age"})
 
 
 def _pgc_fr_staggered(settings: Settings) -> Scheme:
-    load = _fractional_load(settings)
+    load = settings.fractional_load()
     decoder = GroupMeanDecoder(settings.workers, load)
     return _fractional(settings, _rotation(settings, load, stagger=1), decoder, {"max_age"})
 
 
 def _pgc_cr(settings: Settings) -> Scheme:
-    load = _coded_load(settings)
+    load = settings.coded_load()
     return Scheme(
         settings.name,
         placement.cyclic(settings.workers, load),
         codes.ones(settings.workers, load),
         _rotation(settings, load),
         UniformDecoder(load),
-        _k(settings),
+        settings.any_k(),
         takes_any_k=True,
         reads=frozenset({"stragglers", "load", "k", "max_age"}),
     )
@@ -257,7 +207,7 @@ def _linear(settings: Settings, schedule: Schedule, code: Code, decoder: LinearD
         code.coefficients_NC,
         schedule,
         decoder,
-        _no_other_k(settings),
+        settings.fixed_k(),
         wait=settings.wait,
         code=code.name,
         max_alpha=code.max_alpha,
@@ -266,7 +216,7 @@ def _linear(settings: Settings, schedule: Schedule, code: Code, decoder: LinearD
 
 
 def _gc_cr(settings: Settings) -> Scheme:
-    load = _coded_load(settings)
+    load = settings.coded_load()
     placement.cyclic(settings.workers, load)
     stragglers, kind, seed = settings.stragglers, settings.code, settings.seed
     code = codes.choose(settings.workers, load, stragglers=stragglers, kind=kind, seed=seed)
@@ -275,7 +225,7 @@ def _gc_cr(settings: Settings) -> Scheme:
 
 def _pgc_cr_naive(settings: Settings) -> Scheme:
     """One random draw unless "cyclic-mds" is spelt out, whatever its conditioning: kept to show that it diverges."""
-    load = _coded_load(settings)
+    load = settings.coded_load()
     placement.cyclic(settings.workers, load)
     if settings.code == "cyclic-mds":
         stragglers, seed = settings.stragglers, settings.seed
@@ -293,7 +243,7 @@ def _ignore_straggler(settings: Settings, held: Placement, decoder: Decoder, rea
         codes.ones(settings.workers, held.load),
         EvaluateAll(),
         decoder,
-        _k(settings),
+        settings.any_k(),
         takes_any_k=True,
         reads=frozenset({"stragglers", "load", "k"} | reads),
     )

@@ -20,6 +20,11 @@ def rng(seed: int, purpose: str, *indices: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence([seed, _word(purpose), *indices]))
 
 
+def origin(seed: int, step: int) -> float:
+    """The random origin of a step in [0, 1), for decoders that must break ties fairly."""
+    return float(rng(seed, "origin", step).random())
+
+
 def integer(seed: int, purpose: str, *indices: int) -> int:
     """A seed in [0, 2**63) for a library with a generator of its own, such as torch."""
     high, low = np.random.SeedSequence([seed, _word(purpose), *indices]).generate_state(2, np.uint32)

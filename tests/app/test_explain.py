@@ -195,6 +195,15 @@ def test_settings_that_the_scheme_does_not_read_are_listed() -> None:
     assert everywhere["ignored"] == []
 
 
+def test_of_a_scheme_of_ones_own_that_does_not_say_what_it_reads_nothing_is_called_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for reads, ignored in ((None, []), (frozenset(), ["scheme.load"]), (frozenset({"load"}), [])):
+        own = replace(build_scheme(Settings("dgd", 4)), reads=reads)
+        monkeypatch.setattr(module, "scheme_of", lambda config, own=own: own)
+        assert explain(run_of(4, "dgd", load=3))["ignored"] == ignored
+
+
 def test_the_codes_conditioning_is_told() -> None:
     shown = explain(run_of(6, "gc-cr", stragglers=1))
     assert shown["code"] == "cyclic MDS"
@@ -228,7 +237,7 @@ def test_a_negative_step_cannot_be() -> None:
     ("config", "rule"),
     [
         (run_of(4, "no-such"), "there is no scheme no-such"),
-        (run_of(10, "gc-fr", stragglers=3), "fractional repetition needs load to divide workers"),
+        (run_of(10, "gc-fr", stragglers=3), r"fractional repetition needs \(stragglers \+ 1\) to divide workers"),
         (run_of(4, "pgc-cr", stragglers=4), "at least one worker must be waited for"),
     ],
 )

@@ -1,7 +1,6 @@
 """The account of a closed step, against a dense matrix product and plain loops."""
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -12,24 +11,20 @@ from hypothesis import strategies as st
 from pgczmq.core.closing import close, fresh_losses, shares
 from pgczmq.core.decoders import Weights
 from pgczmq.core.events import Arrived
+from pgczmq.core.open_step import OpenStep
 from pgczmq.core.policies import Plan
 from pgczmq.core.schemes import Scheme, Settings, build
-
-
-@dataclass
-class Opened:
-    step: int = 7
-    plan: Plan = field(default_factory=lambda: Plan(3, 0.5))
-    opened_at: float = 100.0
-    answers: dict[int, Arrived] = field(default_factory=dict)
 
 
 def arrived(worker: int, ages: tuple[int, ...], losses: tuple[tuple[int, float], ...], at: float = 101.0) -> Arrived:
     return Arrived(worker, "a", 7, ages, losses, 1.0, at)
 
 
-def opened(*answers: Arrived) -> Opened:
-    return Opened(answers={answer.worker: answer for answer in answers})
+def opened(*answers: Arrived) -> OpenStep:
+    step = OpenStep(7, Plan(3, 0.5), opened_at=100.0, origin=0.0)
+    for answer in answers:
+        step.take(answer)
+    return step
 
 
 PGC = build(Settings(name="pgc-cr", workers=4, stragglers=1))
@@ -113,3 +108,13 @@ def test_shares_of_nobody_are_zero() -> None:
 def test_shares_of_the_whole_cluster_are_one() -> None:
     found, _ = shares(PGC, Weights.uniform(range(4), 1 / 8))
     np.testing.assert_allclose(found, cyclic_support(4, 2).sum(axis=0) / 2)
+
+
+def test_recovered_counts_partitions_and_says_nothing_about_how_much_of_each() -> None:
+    scheme = build(Settings(name="gc-cr", workers=7, stragglers=2))
+    weights = scheme.decoder.partial((0, 1, 3), 0.0)
+    assert weights is not None
+    step = opened(*(arrived(worker, (0, 0, 0), ()) for worker in (0, 1, 3)))
+    found, _ = shares(scheme, weights)
+    assert np.abs(found - 1).max() > 0.2
+    assert close(scheme, step, weights, 104.0).recovered == 6 / 7  # 6 is held by nobody of them

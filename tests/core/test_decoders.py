@@ -305,6 +305,27 @@ def test_partial_cyclic_coding_is_least_squares_divided_by_its_mean_share(worker
         np.testing.assert_allclose(found, fitted / fitted.mean(), atol=1e-8 * max(1, alpha))
 
 
+def test_a_partial_combination_beyond_the_alpha_limit_is_none() -> None:
+    code = Code("", codes.cyclic_mds(12, 4), 9, 11.0)
+    mild, strict = LinearDecoder(code, alpha_limit=np.inf), LinearDecoder(code, alpha_limit=2.0)
+    refused = 0
+    for arrived in itertools.combinations(range(12), 7):
+        weights = mild.partial(arrived, 0.0)
+        assert weights is not None
+        alpha = np.abs(12 * vector(weights, 12)[:, None] * code.encode_NN).max()
+        assert (strict.partial(arrived, 0.0) is None) == bool(alpha > 2.0)
+        refused += alpha > 2.0
+    assert 0 < refused < 792
+
+
+def test_where_nobody_holds_a_partition_nothing_is_solved() -> None:
+    decoder = LinearDecoder(Code("", codes.cyclic_mds(12, 4), 9, 11.0))
+    for first in range(12):
+        gone = {(first + place) % 12 for place in range(4)}
+        assert decoder.weights([worker for worker in range(12) if worker not in gone], 0.0) is None
+    assert decoder._solve.cache_info().misses == 0  # type: ignore[attr-defined]
+
+
 # ---------------------------------------------------------------- float32
 
 

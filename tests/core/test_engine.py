@@ -1,7 +1,7 @@
 """The master's brain: event in, exact commands out. Times are seconds on a clock that only these tests turn."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -382,6 +382,33 @@ def test_an_applied_step_that_is_not_being_applied_is_a_drivers_error() -> None:
     run.start()
     with pytest.raises(AssertionError, match="step 0 was applied but step 0 is open"):
         run.apply(0)
+
+
+def test_a_spoiled_step_that_is_not_being_applied_is_a_drivers_error() -> None:
+    run = Run()
+    run.start()
+    with pytest.raises(AssertionError, match="step 0 was spoiled but step 0 is open"):
+        run.engine.handle(Spoiled(0, (1,), 1.0))
+
+
+@pytest.mark.parametrize("shortfall", ["wait", "partial"])
+def test_a_decoder_is_asked_once_a_step_where_the_number_of_arrivals_decides(shortfall: str) -> None:
+    asked: list[Sequence[int]] = []
+
+    class Counting:
+        def weights(self, arrived: Sequence[int], origin: float) -> Weights | None:
+            asked.append(arrived)
+            return Weights.uniform(arrived, 1 / len(arrived))
+
+        partial = weights
+
+    scheme = replace(build(Settings(name="is-gc-hr", workers=6, stragglers=2, shortfall=shortfall)), decoder=Counting())
+    run = Run()
+    run.scheme, run.engine = scheme, Engine(scheme, Rules(steps=100), nothing_planned, started_at=0.0)
+    run.start()
+    for step in range(3):
+        run.step(step, (3, 1, 5, 0))
+    assert asked == [(3, 1, 5, 0)] * 3
 
 
 # ---------------------------------------------------------------- too few workers

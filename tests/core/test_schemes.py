@@ -1,5 +1,6 @@
 """What cannot be built is refused in a sentence that names what can, and the named things build."""
 
+import itertools
 import re
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from core_oracles import builds
 
 from pgczmq.core.schedule import EvaluateAll, EvaluateOne
-from pgczmq.core.schemes import SCHEMES, Settings, build, finish
+from pgczmq.core.schemes import SCHEMES, Scheme, Settings, build, finish
 from pgczmq.errors import ConfigError
 
 
@@ -55,6 +56,24 @@ def test_fractional_schemes_name_worker_counts_that_build(name: str, workers: in
     assert counts[0] < workers < counts[1]
     for count in counts:
         assert builds(name=name, workers=count, stragglers=stragglers) is not None
+
+
+def test_fractional_schemes_speak_of_the_setting_that_the_user_set() -> None:
+    assert refusal(name="gc-fr", workers=10, stragglers=3) == (
+        "fractional repetition needs (stragglers + 1) to divide workers: got workers=10, stragglers=3 (load 4). "
+        "Nearest valid worker counts: 8 and 12."
+    )
+    for name in ("gc-fr", "is-gc-fr"):
+        assert refusal(name=name, workers=10, stragglers=2, load=4) == (
+            "fractional repetition needs load to divide workers: got workers=10, load=4. "
+            "Nearest valid worker counts: 8 and 12."
+        )
+
+
+@pytest.mark.parametrize("name", CODED)
+def test_waiting_for_nobody_is_refused_also_when_load_is_set(name: str) -> None:
+    sentence = refusal(name=name, workers=4, stragglers=4, load=2)
+    assert named(sentence) == [("stragglers", 3)]
 
 
 @pytest.mark.parametrize("name", [*CODED, "is-sgd", "is-gc-cr"])
@@ -179,3 +198,25 @@ def test_the_encoding_matrix_is_read_from_placement_and_coefficients() -> None:
     scheme = build(Settings(name="pgc-cr", workers=5, stragglers=1))
     expected = np.eye(5) + np.roll(np.eye(5), 1, axis=1)
     np.testing.assert_array_equal(scheme.encode_NN(), expected)
+
+
+def test_whether_answers_suffice_is_whether_they_are_usable() -> None:
+    for name in SCHEMES:
+        for wait in ("k", "usable"):
+            scheme = build(Settings(name=name, workers=6, stragglers=2 if name != "gc-cr" else 1, wait=wait))
+            for count in range(1, 7):
+                for k in (scheme.k, 1, 6):
+                    for some in itertools.combinations(range(6), count):
+                        found = scheme.usable(some, k=k, origin=0.3)
+                        assert scheme.suffices(some, k=k, origin=0.3) == (found is not None)
+                        decoded = scheme.decoder.weights(some, 0.3)
+                        late = count < k and (scheme.wait == "k" or scheme.takes_any_k)
+                        assert found == (None if late else decoded)
+
+
+def test_a_scheme_that_does_not_say_what_it_reads_is_not_taken_to_read_nothing() -> None:
+    inner = build(Settings(name="dgd", workers=3))
+    own = Scheme("mine", inner.placement, inner.coefficients_NC, inner.schedule, inner.decoder, k=3)
+    assert own.reads is None
+    assert inner.reads == frozenset()
+    assert all(build(Settings(name=name, workers=6)).reads is not None for name in SCHEMES)
