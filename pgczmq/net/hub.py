@@ -95,8 +95,12 @@ class Hub:
         """Remember where a worker that says hello can be answered.
 
         Raises:
-            WireError: it wants another run, or too many have said hello.
+            WireError: it wants another run, or speaks for another worker.
         """
+        if not _is_of(peer, hello.incarnation):
+            raise WireError(
+                f"the hello claims to be of incarnation {hello.incarnation} but comes over another connection"
+            )
         self._hellos[hello.incarnation] = (peer.identity, hello)
         if len(self._hellos) > HELLOS_AT_MOST:
             self._forget_strangers()
@@ -130,7 +134,7 @@ class Hub:
             return f"the message belongs to run {message.run} of master {message.master}, not to this one"
         if self._incarnations.get(message.worker) != message.incarnation:
             return f"worker {message.worker} of incarnation {message.incarnation} is not in this run"
-        if not peer.identity.endswith(b":" + message.incarnation.encode()):
+        if not _is_of(peer, message.incarnation):
             return f"the message claims to be of worker {message.worker} but comes over another connection"
         return ""
 
@@ -171,8 +175,8 @@ class Hub:
 
     def origin(self, incarnation: str) -> str:
         """Host and process of a worker, in its own words."""
-        hello = self._hellos[incarnation][1]
-        return f"{hello.host} (process {hello.pid})"
+        known = self._hellos.get(incarnation)
+        return "somewhere" if known is None else f"{known[1].host} (process {known[1].pid})"
 
     def assignment(self, worker: int) -> Assignment:
         """What a worker holds."""
@@ -181,6 +185,10 @@ class Hub:
     def has_unready(self) -> bool:
         """Somebody is admitted who has not heard a beacon yet."""
         return bool(self._unready)
+
+    def is_unready(self, incarnation: str) -> bool:
+        """This worker is admitted and has not heard a beacon yet, or what it says of that is still on its way."""
+        return incarnation in self._unready
 
     # ------------------------------------------------------------ in
 
@@ -244,3 +252,8 @@ class Hub:
         if error is not None and not isinstance(error, zmq.Again):
             raise error
         return True
+
+
+def _is_of(peer: Peer, incarnation: str) -> bool:
+    """Whether a message came over a connection of this worker's present life."""
+    return peer.identity.endswith(b":" + incarnation.encode())

@@ -95,6 +95,7 @@ class Master:
         self._evaluations: set[asyncio.Task[None]] = set()
         self._loss: float | None = None
         self._steps = 0
+        self._updates = 0  # in the parameters; the compute thread's
         self._opened_at = self._applied_at = 0.0
 
     # ------------------------------------------------------------ life
@@ -108,6 +109,9 @@ class Master:
             finish = await self._finish
             self._farewell(finish)
             await self._settle(finish)
+        except Exception:
+            self._farewell(events.Finish(70, "the master failed; its log says how"))
+            raise
         finally:
             for task in self._tasks:
                 task.cancel()
@@ -150,7 +154,10 @@ class Master:
         """A task that fails takes the run with it: nothing goes on half alive."""
         self._tasks.discard(task)
         self._evaluations.discard(task)
-        if self._finish is None or task.cancelled() or task.exception() is None or self._finish.done():
+        if self._finish is None or task.cancelled() or task.exception() is None:
+            return
+        if self._finish.done():
+            log.error("the run was over already when this failed", exc_info=task.exception())
             return
         self._finish.set_exception(task.exception() or RuntimeError("unknown"))
 
@@ -214,7 +221,9 @@ class Master:
         self._hub.check_sender(peer, message)
         match message:
             case wire.Gradient():
-                self._on_gradient(message, frames)
+                # "prepared" may come after an answer, over the other socket: the worker will send it again.
+                if not self._hub.is_unready(message.incarnation):
+                    self._on_gradient(message, frames)
             case wire.Pull():
                 self._feed(events.Heard(message.worker, message.incarnation, self._now()))
                 self._send_params(message.worker, message.incarnation)
@@ -222,10 +231,16 @@ class Master:
                 raise WireError(f"{message.type} does not belong on the gradients socket")
 
     def _on_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
-        self._check_gradient(header, frames)
+        try:
+            self._check_gradient(header, frames)
+        except WireError as error:
+            refused = wire.Refused(step=header.step, reason=str(error), **self._hub.mine)
+            self._hub.send_control(header.incarnation, refused)
+            raise
         at = self._now()
-        open_before = self._engine.open_step
-        known = self._engine.messages
+        engine = self._engine
+        in_time = engine.phase == "open" and header.step == engine.open_step and header.norm is not None
+        known = engine.messages
         self._incoming = _Arrival(header, frames)
         self._feed(
             events.Arrived(
@@ -239,8 +254,8 @@ class Master:
             )
         )
         self._incoming = None
-        if self._engine.messages > known:
-            self._record_latency(header, at, "open" if header.step == open_before else "late")
+        if engine.messages > known:
+            self._record_latency(header, at, "open" if in_time else "late")
 
     def _check_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
         """Whether a gradient is of this model and of partitions that its sender holds; WireError otherwise."""
@@ -251,6 +266,8 @@ class Master:
             raise WireError(f"a gradient of worker {header.worker} has {len(held)} ages: got {len(header.ages)}")
         if len(header.fresh) != len(header.losses) or not set(header.fresh) <= set(held):
             raise WireError(f"a gradient of worker {header.worker} names one loss for each fresh partition it holds")
+        if header.ages.count(0) != len(header.fresh) or max(header.ages, default=0) > header.step:
+            raise WireError(f"the ages {header.ages} at step {header.step} are not those of {len(header.fresh)} fresh")
 
     def _record_latency(self, header: wire.Gradient, at: float, outcome: str) -> None:
         published = self._published.get(header.step, at)
@@ -286,24 +303,27 @@ class Master:
             await asyncio.sleep(self._heartbeat / ticks_a_beat)
 
     def _send_beats(self) -> None:
-        beat = wire.Beat(open_step=self._engine.open_step, arrived=list(self._engine.arrived), **self._verdict(()))
         for worker, incarnation in self._hub.admitted():
-            self._send_or_lose(worker, incarnation, beat)
-        ready = [worker for worker, _ in self._hub.admitted()]
-        late = self._engine.late_fraction
+            self._send_beat(worker, incarnation)
         self._hub.publish_metrics(
             wire.Metrics(
                 step=self._steps,
                 steps=self._engine.steps,
                 loss=self._loss,
-                ready=ready,
-                late_fraction=late,
+                ready=self._engine.ready,
+                late_fraction=self._engine.late_fraction,
                 **self._hub.mine,
             )
         )
 
-    def _send_or_lose(self, worker: int, incarnation: str, message: wire.Header) -> None:
-        if not self._hub.send_control(incarnation, message):
+    def _send_beat(self, worker: int, incarnation: str) -> None:
+        beat = wire.Beat(
+            ready=not self._hub.is_unready(incarnation),
+            open_step=self._engine.open_step,
+            arrived=list(self._engine.arrived),
+            **self._verdict(()),
+        )
+        if not self._hub.send_control(incarnation, beat):
             self._feed(events.Left(worker, incarnation, "can no longer be reached", self._now()))
 
     def _stalled(self, seconds: float) -> None:
@@ -342,7 +362,7 @@ class Master:
             case events.Evaluate():
                 self._evaluations.add(self._start(self._aside.evaluate(command.step, self._snapshot)))
             case events.Checkpoint():
-                self._start(self._checkpoint(command.step), name="checkpoint")
+                self._start(self._checkpoint(), name="checkpoint")
             case events.Finish():
                 self._finished(command)
             case _:
@@ -358,10 +378,7 @@ class Master:
                 self._record("refused", f"a worker was not let in: {command.reason}", command.worker)
                 self._hub.reject(command.incarnation, command.reason)
             case events.Probe():
-                beat = wire.Beat(
-                    open_step=self._engine.open_step, arrived=list(self._engine.arrived), **self._verdict(())
-                )
-                self._send_or_lose(command.worker, command.incarnation, beat)
+                self._send_beat(command.worker, command.incarnation)
             case events.Refuse():
                 message = wire.Refused(step=command.step, reason=command.reason, **self._hub.mine)
                 self._hub.send_control(command.incarnation, message)
@@ -417,7 +434,10 @@ class Master:
     def _update(self, step: int, messages: Sequence[tuple[int, float, Any, Any]]) -> tuple[Any, Snapshot]:
         """On the compute thread."""
         update = self._compute.apply(step, messages)
-        return update, self._compute.snapshot() if update.finite else self._snapshot
+        if not update.finite:
+            return update, self._snapshot
+        self._updates = step + 1
+        return update, self._compute.snapshot()
 
     def _record_step(self, closed: events.ClosedStep, norm: float, received: int) -> None:
         self._steps = closed.step + 1
@@ -425,11 +445,15 @@ class Master:
         self._applied_at = self._now()
         self._sink(StepRecord(**vars(closed), applied_at=self._applied_at, norm=norm, bytes=received))
 
-    async def _checkpoint(self, step: int) -> None:
+    async def _checkpoint(self) -> None:
         loop = asyncio.get_running_loop()
-        captured = await loop.run_in_executor(self._thread, self._aside.capture, step)
+        step, captured = await loop.run_in_executor(self._thread, self._capture)
         name = await loop.run_in_executor(None, self._aside.write, captured)
         self._record("checkpoint", f"saved {name}", step=step)
+
+    def _capture(self) -> tuple[int, Any]:
+        """On the compute thread: a run stopped while an update is under way is saved with that update."""
+        return self._updates, self._aside.capture(self._updates)
 
     def _finished(self, command: events.Finish) -> None:
         self._record("finished", command.reason)

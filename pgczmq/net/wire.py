@@ -34,9 +34,9 @@ class Hello(Header):
     type: Literal["hello"] = "hello"
     worker: int | None
     incarnation: str = Field(min_length=1, max_length=64)
-    run: str | None = None
-    package: str
-    host: str
+    run: str | None = Field(default=None, max_length=255)
+    package: str = Field(max_length=255)
+    host: str = Field(max_length=255)
     pid: int
 
 
@@ -149,9 +149,13 @@ class Params(Verdict):
 
 
 class Beat(Verdict):
-    """The master's heartbeat: the open step (-1 before the first) and whose answers are in."""
+    """The master's heartbeat: the open step (-1 before the first) and whose answers are in.
+
+    ``ready`` says whether the worker that it is sent to has been heard to be prepared.
+    """
 
     type: Literal["beat"] = "beat"
+    ready: bool
     open_step: int
     arrived: list[int]
 

@@ -32,6 +32,7 @@ from pgczmq.net.watchdog import watch
 log = logging.getLogger("pgczmq.worker")
 
 HELLO_SECONDS = (0.1, 1.0)  # first and longest pause between hellos
+OVERSLEPT_SECONDS = 1.0
 BEATS_BEFORE_RESEND = 2
 BEATS_BETWEEN_PULLS = 3
 
@@ -98,7 +99,7 @@ class Worker:
         self._incarnation = uuid.uuid4().hex[:16]
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._tasks: set[asyncio.Task[None]] = set()
-        self._heard_at = time.monotonic()
+        self._heard_at = self._looked_at = time.monotonic()
         self._state = "joining"
         self._beats_since_pull = 0
         self._sent: _Sent | None = None
@@ -157,7 +158,10 @@ class Worker:
         self._start(self._beat(prepared.heartbeat))
         await self._beacon.wait()
         self._state = "idle"
-        self._send_control(wire.Prepared(fingerprint=dict(prepared.compute.fingerprint), **self._mine))
+        self._say_prepared()
+
+    def _say_prepared(self) -> None:
+        self._send_control(wire.Prepared(fingerprint=dict(self._compute.fingerprint), **self._mine))
 
     def _open_bulk(self, welcome: wire.Welcome) -> None:
         gradients = endpoint(self._host, welcome.gradients_port)
@@ -209,6 +213,7 @@ class Worker:
             case wire.Rejected():
                 raise JoinRefused(f"the master does not take this worker: {message.reason}.")
             case wire.Beat():
+                self._say_alive()
                 if self._state not in {"joining", "preparing"}:
                     self._on_beat(message)
             case wire.Refused():
@@ -236,6 +241,11 @@ class Worker:
         match message:
             case wire.Params():
                 wire.check_payload(frames, self._sizes)
+                if self._state == "preparing":
+                    # A beacon like any other: an answer before "prepared" would be turned down, and the step lost.
+                    self._beacon.set()
+                    return
+                self._beats_since_pull = BEATS_BETWEEN_PULLS  # whatever was pulled is here
                 if self._params is None or message.step > self._params[0].step:
                     self._params = (message, frames)
                     self._received_at = time.monotonic()
@@ -249,6 +259,8 @@ class Worker:
                 raise WireError(f"{message.type} does not belong on a bulk socket")
 
     def _on_beat(self, beat: wire.Beat) -> None:
+        if not beat.ready:
+            self._say_prepared()
         behind_by = beat.open_step - self._pipeline.step
         was_behind = self._pipeline.is_behind
         self._feed(pipeline.Opened(beat.open_step))
@@ -286,21 +298,31 @@ class Worker:
         pause, longest = HELLO_SECONDS
         while not self._welcome.done():
             self._send_control(hello)
-            self._give_up_if_silent()
+            self._give_up_if_silent(pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, longest)
 
     async def _beat(self, seconds: float) -> None:
         while True:
-            self._send_control(wire.Heartbeat(state=self._state, step=max(-1, self._step_in_hand()), **self._mine))
-            self._give_up_if_silent()
+            self._say_alive()
+            self._give_up_if_silent(seconds)
             await asyncio.sleep(seconds)
+
+    def _say_alive(self) -> None:
+        if self._mine:
+            self._send_control(wire.Heartbeat(state=self._state, step=self._step_in_hand(), **self._mine))
 
     def _step_in_hand(self) -> int:
         return -1 if self._state in {"joining", "preparing"} else self._pipeline.step
 
-    def _give_up_if_silent(self) -> None:
-        silent = time.monotonic() - self._heard_at
+    def _give_up_if_silent(self, seconds: float) -> None:
+        """Called about every so many seconds."""
+        now = time.monotonic()
+        if now - self._looked_at > seconds + OVERSLEPT_SECONDS:
+            # This process was stopped, or its machine slept: what the master said meanwhile is not read yet.
+            self._heard_at += now - self._looked_at
+        self._looked_at = now
+        silent = now - self._heard_at
         if silent > self._patience:
             where = endpoint(self._host, self._port)
             raise MasterUnreachable(

@@ -4,7 +4,7 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class NumpyUpdate:
 class NumpyMaster:
     """Plain gradient descent on the mean of the partitions' quadratic losses."""
 
-    fingerprint = {"model": "quadratic", "data": "targets", "torch": "none", "device": "cpu"}
+    fingerprint: ClassVar = {"model": "quadratic", "data": "targets", "torch": "none", "device": "cpu"}
 
     def __init__(self, size: int, lr: float = 0.1) -> None:
         self.params = np.zeros(size, dtype=np.float32)
@@ -65,7 +65,7 @@ class NumpyMaster:
 class NumpyWorker:
     """Gradients of the quadratic losses of the partitions held."""
 
-    fingerprint = NumpyMaster.fingerprint
+    fingerprint: ClassVar = NumpyMaster.fingerprint
     buffer_bytes = 0
 
     def __init__(self, size: int, held: Sequence[int], coefficients: Sequence[float], seconds: float = 0.0) -> None:

@@ -1,0 +1,395 @@
+"""What the network and the workers may lose, repeat or spoil, and the run goes on and is right.
+
+Each guard here has a test that fails without it; which, says the README of this folder.
+"""
+
+import logging
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zmq
+from cluster import Cluster, Intercepted, Stranger, is_event, is_step, rules, run, running, scheme
+from numpy_task import NumpyMaster, NumpyWorker
+from test_net_runs import recomputed
+
+from pgczmq.net import wire
+from pgczmq.net.hub import Hub
+from pgczmq.net.sockets import Sockets
+from pgczmq.runlog import LatencyRecord, WorkerRecord
+
+QUICK = 0.05  # seconds between beats, where a test waits for several
+
+
+def exactly_once(cluster, steps):
+    assert [step for step, _ in cluster.compute.applied] == list(range(steps))
+    assert np.array_equal(cluster.compute.params, recomputed(cluster))
+
+
+# ---------------------------------------------------------------- the broadcast
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["dgd", "pgc-cr"])
+async def test_a_broadcast_that_drops_all_parameters_still_ends_in_a_finished_run(name, monkeypatch):
+    """X7, X20, report 1: PUB is the fast path, not the promise."""
+    publish = Hub.publish
+    dropped = []
+
+    def drop(self, message, snapshot=None):
+        if isinstance(message, wire.Params):
+            dropped.append(message.step)
+        else:
+            publish(self, message, snapshot)
+
+    monkeypatch.setattr(Hub, "publish", drop)
+    cluster = Cluster(scheme(name, 3), rules(6, heartbeat=QUICK))
+    ending = await run(cluster)
+    assert ending.exit_code == 0
+    assert dropped == list(range(6))
+    exactly_once(cluster, 6)
+
+
+@pytest.mark.timeout(60)
+async def test_a_lost_farewell_on_one_socket_comes_over_the_other(monkeypatch):
+    monkeypatch.setattr(Hub, "publish", _without(wire.Bye, Hub.publish))
+    ending = await run(Cluster(scheme("dgd", 2), rules(3)))
+    assert ending.exit_code == 0
+    monkeypatch.undo()
+    monkeypatch.setattr(Hub, "send_control", _without(wire.Bye, Hub.send_control))
+    ending = await run(Cluster(scheme("dgd", 2), rules(3)))
+    assert ending.exit_code == 0
+
+
+def _without(kind, send):
+    def sent(self, *arguments):
+        if any(isinstance(argument, kind) for argument in arguments):
+            return True
+        return send(self, *arguments)
+
+    return sent
+
+
+# ---------------------------------------------------------------- single messages
+
+
+class Losing:
+    """Loses the first message of a kind from each worker on one of the master's sockets."""
+
+    def __init__(self, kind, attribute):
+        self.kind, self.attribute, self.lost = kind, attribute, []
+
+    def __call__(self, cluster):
+        socket = getattr(cluster.hub, self.attribute)
+        setattr(cluster.hub, self.attribute, Intercepted(socket, self.swallow))
+
+    def swallow(self, frames):
+        message = wire.to_master(frames[1].bytes)
+        if isinstance(message, self.kind) and frames[0].bytes not in self.lost:
+            self.lost.append(frames[0].bytes)
+            return True
+        return False
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("kind", "attribute"),
+    [(wire.Hello, "_control"), (wire.Prepared, "_control"), (wire.Gradient, "_gradients")],
+)
+async def test_what_was_lost_on_the_way_to_the_master_is_said_again(kind, attribute):
+    cluster = Cluster(scheme("dgd", 3), rules(5, heartbeat=QUICK))
+    losing = Losing(kind, attribute)
+    ending = await run(cluster, opened=losing)
+    assert (ending.exit_code, ending.reason) == (0, "done")
+    assert len(losing.lost) == 3
+    exactly_once(cluster, 5)
+
+
+@pytest.mark.timeout(60)
+async def test_a_lost_welcome_is_repeated(monkeypatch):
+    send, lost = Hub.send_control, set()
+
+    def lose_first(self, incarnation, message):
+        if isinstance(message, wire.Welcome) and incarnation not in lost:
+            lost.add(incarnation)
+            return True
+        return send(self, incarnation, message)
+
+    monkeypatch.setattr(Hub, "send_control", lose_first)
+    cluster = Cluster(scheme("dgd", 3), rules(5))
+    ending = await run(cluster, order=(None, 1, None))  # whoever has no number keeps the one it was to have
+    assert len(lost) == 3
+    assert ending.exit_code == 0
+    exactly_once(cluster, 5)
+
+
+@pytest.mark.timeout(60)
+async def test_an_answer_that_overtakes_prepared_is_not_lost_for_its_step():
+    """The two sockets have no common order. A worker that was told "refused" would never send it again."""
+    cluster = Cluster(scheme("pgc-cr", 3), rules(10_000, start_timeout=0.3))
+    async with running(cluster, workers=(0, 1)) as scene:
+        await cluster.saw(is_step(2))
+        await scene.lives[1].kill()
+        await cluster.saw(is_event("waiting", text="missing 1, 2"))
+        step = cluster.engine.open_step
+        with Stranger(cluster, 2) as hasty:
+            await hasty.join()
+            answer = hasty.gradient(step), b"", np.zeros(cluster.size, dtype=np.float32)
+            await hasty.send(*answer)
+            await hasty.send(wire.Pull(**hasty.mine))  # behind it on the same socket
+            assert wire.to_worker((await hasty.bulk.recv_multipart())[0]).step == step
+            assert cluster.engine.open_step == step
+            await hasty.say(wire.Prepared(fingerprint=dict(NumpyMaster.fingerprint), **hasty.mine))
+            heard = []
+            while not heard or not getattr(heard[-1], "ready", False):
+                heard.append(wire.to_worker((await hasty.control.recv_multipart())[0]))
+            assert not any(isinstance(message, wire.Refused) for message in heard)
+            await hasty.send(*answer)
+            closed = await cluster.saw(is_step(step))
+            assert 2 in closed.used
+            cluster.master.stop("enough")
+            await scene.ended()
+
+
+@pytest.mark.timeout(60)
+async def test_parameters_are_as_good_a_beacon_as_any_and_are_not_answered_too_early(monkeypatch):
+    cluster = Cluster(scheme("pgc-cr", 3), rules(10_000, start_timeout=0.3))
+    async with running(cluster, workers=(0, 1)) as scene:
+        await cluster.saw(is_step(0))
+        monkeypatch.setattr(Hub, "publish", _without(wire.Beacon, Hub.publish))
+        scene.start(2, seconds=0.3)
+        ready = await cluster.saw(is_event("ready", 2))
+        await cluster.saw(lambda record: isinstance(record, LatencyRecord) and record.worker == 2)
+        before = cluster.records[: cluster.records.index(ready)]
+        assert not any(isinstance(r, WorkerRecord) and r.worker == 2 and r.state == "computing" for r in before)
+        cluster.master.stop("enough")
+        await scene.ended()
+    assert not cluster.hub._blamed
+
+
+@pytest.mark.timeout(60)
+async def test_an_answer_sent_many_times_counts_once():
+    """Every frame list that leaves a worker on the gradients socket arrives three times."""
+
+    def triple(cluster):
+        cluster.hub._gradients = Tripled(cluster.hub._gradients)
+
+    cluster = Cluster(scheme("pgc-cr", 4), rules(30))
+    ending = await run(cluster, opened=triple)
+    assert ending.exit_code == 0
+    exactly_once(cluster, 30)
+    pairs = [(record.worker, record.step) for record in cluster.latencies]
+    assert len(pairs) == len(set(pairs)) == cluster.engine.messages
+    late = [(event.worker, event.step) for event in cluster.events("late")]
+    assert len(late) == len(set(late)) == cluster.engine.late
+
+
+class Tripled:
+    """A network that delivers everything three times, the copies after the next message."""
+
+    def __init__(self, socket):
+        self._socket, self._again = socket, []
+
+    async def recv_multipart(self, **options):
+        if len(self._again) > 2:
+            return self._again.pop(0)
+        frames = await self._socket.recv_multipart(**options)
+        self._again += [frames, frames]
+        return frames
+
+    def __getattr__(self, name):
+        return getattr(self._socket, name)
+
+
+@pytest.mark.timeout(60)
+async def test_a_late_answer_is_counted_and_never_applied():
+    cluster = Cluster(scheme("is-sgd", 3, stragglers=1), rules(10_000))
+    async with running(cluster, workers=(0, 1)) as scene:
+        with Stranger(cluster, 2) as slow:
+            await slow.be_ready()
+            await cluster.saw(is_step(3))
+            poison = np.full(cluster.size, 1e6, dtype=np.float32)
+            for _ in range(3):
+                await slow.send(slow.gradient(1), b"", poison)
+            await cluster.saw(is_event("late", 2))
+            await slow.send(slow.gradient(10**6), b"", poison)  # a step that was never published
+            refused = await slow.hear(wire.Refused)
+            assert refused.step == 10**6
+            assert refused.reason == "step 1000000 was never published"
+            await cluster.sees(is_step(0))
+            cluster.master.stop("enough")
+            await scene.ended()
+    assert [(e.worker, e.step) for e in cluster.events("late") if e.worker == 2] == [(2, 1)]
+    assert np.abs(cluster.compute.params).max() < 100
+    assert all(2 not in used for _, used in cluster.compute.applied)
+    exactly_once(cluster, len(cluster.steps))
+
+
+# ---------------------------------------------------------------- not finite
+
+
+class Spoiling(NumpyWorker):
+    """One element of each coded gradient is no number; ``honest`` says whether its norm tells."""
+
+    honest = True
+
+    def encode(self):
+        total, norm, buffers = super().encode()
+        total[len(total) // 2] = np.nan
+        return total, float("nan") if self.honest else norm, buffers
+
+
+class Lying(Spoiling):
+    honest = False
+
+
+class Overflowing(NumpyWorker):
+    """Every element is a number and the norm, it says, is not: what a worker says of itself counts."""
+
+    def encode(self):
+        total, _, buffers = super().encode()
+        return total, float("inf"), buffers
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [Spoiling, Lying, Overflowing])
+async def test_one_worker_that_sends_nan_is_refused_and_the_others_go_on(make, caplog):
+    cluster = Cluster(scheme("pgc-cr", 4), rules(8))
+    async with running(cluster, workers=(0, 1, 2)) as scene:
+        scene.start(3, make=make)
+        ending = await scene.ended()
+    assert (ending.exit_code, ending.diverged) == (0, False)
+    exactly_once(cluster, 8)
+    assert np.isfinite(cluster.compute.params).all()
+    assert all(3 not in used for _, used in cluster.compute.applied)
+    assert cluster.events("refused")[0].worker == 3
+    assert "is not finite" in cluster.events("refused")[0].text
+    told = [r.getMessage() for r in caplog.records if "refused the answer" in r.getMessage()]
+    assert told, "the worker was not told"
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("make", [Spoiling, Lying])
+async def test_a_run_in_which_nobody_sends_a_number_has_diverged(make):
+    cluster = Cluster(scheme("pgc-cr", 4), rules(20))
+    async with running(cluster, workers=()) as scene:
+        for number in range(4):
+            scene.start(number, make=make)
+        ending = await scene.ended()
+    assert (ending.exit_code, ending.diverged) == (0, True)
+    assert "diverged at step 0" in ending.reason
+    assert not cluster.compute.applied
+    assert not cluster.compute.params.any()
+
+
+@pytest.mark.timeout(60)
+async def test_nonfinite_abort_ends_the_run():
+    cluster = Cluster(scheme("pgc-cr", 4), rules(20, nonfinite="abort"))
+    async with running(cluster, workers=(0, 1, 2)) as scene:
+        scene.start(3, make=Spoiling)
+        ending = await scene.ended()
+    assert ending.exit_code == 70
+    assert ending.reason == "worker 3 sent a gradient that is not finite (nonfinite=abort)"
+
+
+# ---------------------------------------------------------------- not of this model
+
+
+@pytest.mark.timeout(60)
+async def test_answers_that_do_not_fit_are_refused_told_and_never_applied(caplog):
+    caplog.set_level(logging.WARNING)
+    cluster = Cluster(scheme("pgc-cr", 4, load=2), rules(10_000))
+    good = np.ones(cluster.size, dtype=np.float32)
+    async with running(cluster, workers=(0, 1, 2)) as scene:
+        with Stranger(cluster, 3) as odd:
+            await odd.be_ready()
+            await cluster.saw(is_event("ready", 3))
+            wrong = [
+                (odd.gradient(0), [b"", good[1:]], "bytes: got"),
+                (odd.gradient(0), [b"", np.ones(cluster.size + 1, dtype=np.float32)], "bytes: got"),
+                (odd.gradient(0), [b"x", good], "bytes: got"),
+                (odd.gradient(0), [good], "bytes: got"),
+                (odd.gradient(0), [], "bytes: got"),
+                (odd.gradient(0, ages=[0]), [b"", good], "has 2 ages: got 1"),
+                (odd.gradient(0, ages=[0, 0, 0]), [b"", good], "has 2 ages: got 3"),
+                (odd.gradient(0, ages=[0, 1], fresh=[3], losses=[0.1]), [b"", good], r"the ages \[0, 1\] at step 0"),
+                (odd.gradient(3, ages=[1, 1]), [b"", good], r"the ages \[1, 1\] at step 3 are not those of 2 fresh"),
+                (odd.gradient(0, fresh=[3, 1], losses=[0.1, 0.1]), [b"", good], "fresh partition it holds"),
+                (odd.gradient(0, losses=[0.1]), [b"", good], "one loss for each"),
+            ]
+            for header, frames, sentence in wrong:
+                await odd.send(header, *frames)
+                refused = await odd.hear(wire.Refused)
+                assert refused.step == header.step
+                assert re.search(sentence, refused.reason), (sentence, refused.reason)
+            await cluster.sees(is_step(0))
+            cluster.master.stop("enough")
+            await scene.ended()
+    assert all(3 not in used for _, used in cluster.compute.applied)
+    assert not any(isinstance(record, LatencyRecord) and record.worker == 3 for record in cluster.records)
+    exactly_once(cluster, len(cluster.steps))
+    named = [r.getMessage() for r in caplog.records if "refused a message of peer" in r.getMessage()]
+    assert len(named) == 1, "a peer is named once"
+    assert sum(cluster.hub._blamed.values()) == len(wrong)
+
+
+# ---------------------------------------------------------------- large ones
+
+
+class Remembering(NumpyWorker):
+    """Checks that what it sent is not written again, and that what it loads is not a copy."""
+
+    sent: list = []  # noqa: RUF012
+
+    def encode(self):
+        total, norm, buffers = super().encode()
+        assert not any(np.shares_memory(total, other) for other, _ in self.sent)
+        self.sent.append((total, total[:1000].copy()))
+        return total, norm, buffers
+
+
+@pytest.mark.timeout(60)
+async def test_large_parameters_and_gradients_arrive_whole(monkeypatch):
+    """X2, X17: 60 MB each way; sent arrays stay as they were, received ones are views of their frames."""
+    monkeypatch.setattr(Remembering, "sent", [])
+    cluster = Cluster(scheme("dgd", 2), rules(3, heartbeat=1.0, step_timeout=80.0), size=15_000_000)
+    applied = NumpyMaster.apply
+    copies = []
+
+    def looking(self, step, messages):
+        for _, _, gradient, _ in messages:
+            copies.append(not isinstance(gradient, memoryview))
+        return applied(self, step, messages)
+
+    monkeypatch.setattr(NumpyMaster, "apply", looking)
+    async with running(cluster, workers=()) as scene:
+        for number in range(2):
+            scene.start(number, make=Remembering)
+        ending = await scene.ended()
+    assert ending.exit_code == 0
+    assert copies == [False] * 6
+    assert len(Remembering.sent) == 6
+    assert all(np.array_equal(array[:1000], before) for array, before in Remembering.sent)
+    assert not cluster.master._snapshot[0].flags.writeable
+    assert np.array_equal(cluster.compute.params, recomputed(cluster))
+
+
+@pytest.mark.timeout(60)
+async def test_a_stopped_subscriber_costs_bounded_memory():
+    """X6: 40 messages of 8 MB to one who does not read: at most the marks' worth is kept."""
+    with Sockets() as sockets:
+        nbytes = 8_000_000
+        pub, port = sockets.broadcast("127.0.0.1", 0, nbytes)
+        sub = sockets.subscriber(f"tcp://127.0.0.1:{port}", nbytes)
+        while not await sub.poll(10):  # subscriptions travel on their own
+            await pub.send(b"beacon")
+        before = resident_bytes()
+        for version in range(40):
+            await pub.send(np.full(nbytes // 4, version, dtype=np.float32), copy=False)
+        queued_at_most = pub.getsockopt(zmq.SNDHWM) + sub.getsockopt(zmq.RCVHWM)
+        assert resident_bytes() - before < (queued_at_most + 4) * nbytes
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096

@@ -1,0 +1,274 @@
+"""Every option is really set on every socket, and the rules of the network layer hold in its source."""
+
+import ast
+import re
+import socket
+from pathlib import Path
+
+import pytest
+import zmq
+
+from pgczmq.errors import ConfigError
+from pgczmq.net import sockets as factory
+from pgczmq.net.sockets import Sockets, endpoint, send_now
+
+PACKAGE = Path(__file__).parents[2] / "pgczmq"
+BYTES = 8_000_000
+
+
+@pytest.fixture
+def made():
+    """One socket of each kind."""
+    with Sockets() as sockets:
+        control, control_port = sockets.control_router("127.0.0.1", 0)
+        bulk, bulk_port = sockets.bulk_router("127.0.0.1", 0, BYTES)
+        params, params_port = sockets.broadcast("127.0.0.1", 0, BYTES)
+        metrics, _ = sockets.broadcast("127.0.0.1", 0, 1024)
+        yield {
+            "control_router": control,
+            "bulk_router": bulk,
+            "broadcast": params,
+            "metrics": metrics,
+            "control_dealer": sockets.control_dealer(endpoint("127.0.0.1", control_port), "1:abc"),
+            "bulk_dealer": sockets.bulk_dealer(endpoint("127.0.0.1", bulk_port), "1:abc", BYTES),
+            "subscriber": sockets.subscriber(endpoint("127.0.0.1", params_port), BYTES),
+        }
+
+
+NAMES = ["control_router", "bulk_router", "broadcast", "metrics", "control_dealer", "bulk_dealer", "subscriber"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_socket_keeps_a_default_that_hurts(made, name):
+    """X11, X12."""
+    one = made[name]
+    assert one.getsockopt(zmq.LINGER) == 0
+    assert one.getsockopt(zmq.IPV6) == 1
+    assert one.getsockopt(zmq.HANDSHAKE_IVL) == 10_000
+    assert 0 < one.getsockopt(zmq.RECONNECT_IVL) < one.getsockopt(zmq.RECONNECT_IVL_MAX) <= 10_000
+    assert one.getsockopt(zmq.TCP_KEEPALIVE) == 1
+    assert one.getsockopt(zmq.TCP_KEEPALIVE_IDLE) == 30
+    # Reports 11 and 12: no timers of ZeroMQ's own under zmq.asyncio.
+    assert one.getsockopt(zmq.RCVTIMEO) == one.getsockopt(zmq.SNDTIMEO) == -1
+    interval, timeout = one.getsockopt(zmq.HEARTBEAT_IVL), one.getsockopt(zmq.HEARTBEAT_TIMEOUT)
+    assert 0 < interval < timeout <= one.getsockopt(zmq.HEARTBEAT_TTL)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_comes_in_is_bounded(made, name):
+    """X6, X11: bytes of one message, and messages."""
+    one, marks = made[name], (made[name].getsockopt(zmq.SNDHWM), made[name].getsockopt(zmq.RCVHWM))
+    if "bulk" in name or name == "subscriber":
+        assert marks == (4, 4)
+        assert one.getsockopt(zmq.MAXMSGSIZE) == BYTES + factory.CONTROL_BYTES_AT_MOST
+    elif "control" in name:
+        assert marks == (1000, 1000)
+        assert one.getsockopt(zmq.MAXMSGSIZE) == factory.CONTROL_BYTES_AT_MOST
+    else:
+        assert marks[0] == (1000 if name == "metrics" else factory.BROADCAST_BYTES // BYTES)
+
+
+@pytest.mark.parametrize(("nbytes", "mark"), [(1, 1000), (67_108, 1000), (46_800_000, 2), (2**30, 2), (0, 1000)])
+def test_a_broadcast_queues_about_64_mib(nbytes, mark):
+    """X6, X20: 94, 140, 234 MB for a stopped subscriber at 1, 2, 4 messages of 46.8 MB."""
+    with Sockets() as sockets:
+        one, _ = sockets.broadcast("127.0.0.1", 0, nbytes)
+        assert one.getsockopt(zmq.SNDHWM) == mark
+
+
+def test_options_are_set_before_bind_and_connect():
+    """Report 4: set later, they do nothing. The factory's own order is checked in its source."""
+    tree = ast.parse((PACKAGE / "net" / "sockets.py").read_text())
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            calls = [
+                (node.lineno, node.func.attr)
+                for node in ast.walk(function)
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+            ]
+            sets = [line for line, name in calls if name == "setsockopt"]
+            opens = [line for line, name in calls if name in {"bind", "connect"}]
+            assert not (sets and opens) or max(sets) < min(opens), function.name
+
+
+async def test_routers_tell_when_a_peer_is_gone_or_slow(made):
+    """X4, X5: neither is silence."""
+    for name in ("control_router", "bulk_router"):
+        error = send_now(made[name], [b"nobody", b"x"])
+        assert isinstance(error, zmq.ZMQError)
+        assert error.errno == zmq.EHOSTUNREACH
+    router, slow = made["bulk_router"], made["bulk_dealer"]
+    await slow.send(b"here")
+    identity, _ = await router.recv_multipart()
+    sent = [send_now(router, [identity, bytes(4_000_000)]) for _ in range(40)]
+    assert any(isinstance(error, zmq.Again) for error in sent)
+
+
+async def test_a_new_connection_takes_over_an_identity(made):
+    """X3: a restarted worker whose old connection is not noticed yet."""
+    with Sockets() as first, Sockets() as second:
+        port = endpoint("127.0.0.1", int(made["control_router"].getsockopt_string(zmq.LAST_ENDPOINT).split(":")[-1]))
+        for sockets, word in ((first, b"old"), (second, b"new")):
+            dealer = sockets.control_dealer(port, "7:same")
+            await dealer.send(word)
+            assert await made["control_router"].recv_multipart() == [b"7:same", word]
+        assert send_now(made["control_router"], [b"7:same", b"answer"]) is None
+        assert await dealer.recv() == b"answer"
+
+
+@pytest.mark.parametrize("name", ["control_dealer", "bulk_dealer"])
+def test_a_dealer_keeps_nothing_for_a_master_that_is_not_there(name):
+    """X10: nothing meant for one master reaches the next."""
+    with Sockets() as sockets, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens there
+        address = endpoint("127.0.0.1", taken.getsockname()[1])
+        more = {"message_bytes": 10} if name == "bulk_dealer" else {}
+        dealer = getattr(sockets, name)(address, "1:abc", **more)
+        assert dealer.getsockopt(zmq.IMMEDIATE) == 1
+        assert dealer.getsockopt(zmq.ROUTING_ID) == b"1:abc"
+
+
+async def test_a_dealer_says_at_once_that_nobody_is_there():
+    with Sockets() as sockets, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        dealer = sockets.control_dealer(endpoint("127.0.0.1", taken.getsockname()[1]), "1:abc")
+        assert isinstance(send_now(dealer, [b"x"]), zmq.Again)
+
+
+async def test_an_oversized_message_ends_its_connection_and_nothing_else(made):
+    with Sockets() as sockets:
+        port = int(made["control_router"].getsockopt_string(zmq.LAST_ENDPOINT).split(":")[-1])
+        hostile = sockets.control_dealer(endpoint("127.0.0.1", port), "9:big")
+        await hostile.send(b"before")
+        assert (await made["control_router"].recv_multipart())[1] == b"before"
+        await hostile.send(bytes(factory.CONTROL_BYTES_AT_MOST + 1))
+        await made["control_dealer"].send(b"fine")
+        assert await made["control_router"].recv_multipart() == [b"1:abc", b"fine"]
+
+
+# ---------------------------------------------------------------- addresses
+
+
+@pytest.mark.parametrize(
+    ("host", "text"),
+    [
+        ("127.0.0.1", "tcp://127.0.0.1:5"),
+        ("::1", "tcp://[::1]:5"),
+        ("[::1]", "tcp://[::1]:5"),
+        ("fe80::1%eth0", "tcp://[fe80::1%eth0]:5"),
+        ("0.0.0.0", "tcp://0.0.0.0:5"),
+    ],
+)
+def test_endpoints(host, text):
+    assert endpoint(host, 5) == text
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+async def test_ipv6():
+    with Sockets() as sockets:
+        router, port = sockets.control_router("[::1]", 0)
+        assert port > 0
+        dealer = sockets.control_dealer(endpoint("::1", port), "1:abc")
+        await dealer.send(b"hello")
+        assert await router.recv_multipart() == [b"1:abc", b"hello"]
+
+
+def test_port_zero_gives_a_free_port_each_time():
+    """Report 20: bound first, then told; never picked beforehand."""
+    with Sockets() as sockets:
+        ports = [sockets.control_router("127.0.0.1", 0)[1] for _ in range(5)]
+        assert len(set(ports)) == 5
+        assert all(ports)
+
+
+@pytest.mark.parametrize("kind", ["control_router", "bulk_router", "broadcast"])
+def test_a_port_in_use_is_one_sentence(kind):
+    with Sockets() as sockets, socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        more = () if kind == "control_router" else (10,)
+        with pytest.raises(
+            ConfigError, match=f"cannot listen on 127.0.0.1 port {port}: Address already in use"
+        ) as info:
+            getattr(sockets, kind)("127.0.0.1", port, *more)
+        assert "net.port" in str(info.value)
+        assert "\n" not in str(info.value)
+
+
+def test_an_address_that_this_machine_does_not_have_is_a_sentence():
+    with Sockets() as sockets, pytest.raises(ConfigError, match=r"cannot listen on 203\.0\.113\.1 port 0"):
+        sockets.control_router("203.0.113.1", 0)
+
+
+# ---------------------------------------------------------------- rules of the source
+
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+NET = sorted((PACKAGE / "net").glob("*.py"))
+
+
+def code(path):
+    """The source without its docstrings and comments."""
+    return ast.unparse(_without_docstrings(ast.parse(path.read_text())))
+
+
+def _without_docstrings(tree):
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [
+                statement
+                for statement in body
+                if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+            ] or [ast.Pass()]
+    return tree
+
+
+def offenders(pattern, paths):
+    return [f"{path.name}: {found}" for path in paths for found in re.findall(pattern, code(path))]
+
+
+def test_only_net_knows_zeromq():
+    outside = [path for path in SOURCES if path.parent.name != "net"]
+    assert not offenders(r"(?:import|from) (?:zmq|msgpack)\b.*", outside)
+
+
+def test_nothing_is_unpickled():
+    """Report 22: a pickle from the network is a program from the network."""
+    assert not offenders(r"\bpickle\b|recv_pyobj|send_pyobj|\bdill\b|cloudpickle|\bshelve\b|marshal\b", SOURCES)
+    loads = offenders(r"torch\.load\([^\n]*", SOURCES)
+    assert all("weights_only=True" in load for load in loads), loads
+
+
+def test_no_receive_is_ever_timed_out():
+    """X1: a cancelled receive loses its message. Readers live as long as their sockets."""
+    assert not offenders(r"asyncio\.timeout\w*\(|wait_for\(|RCVTIMEO|SNDTIMEO|\.poll\(", NET)
+
+
+def test_sockets_are_made_in_one_place():
+    elsewhere = [path for path in NET if path.name != "sockets.py"]
+    assert not offenders(r"\.socket\((?!\))|zmq\.(?:asyncio\.)?Context|setsockopt|\.bind\(|\.connect\(", elsewhere)
+
+
+def test_nobody_watches_the_descriptor():
+    """Report 12: it is edge-triggered."""
+    assert not offenders(r"add_reader|add_writer|zmq\.FD\b|CONFLATE", SOURCES)
+
+
+def test_net_needs_no_torch():
+    assert not offenders(r"(?:import|from) torch\b.*", NET)
+
+
+def test_each_source_is_received_from_in_one_place_only():
+    """Exactly one reader a socket: one receive in the master's hub, one in the worker."""
+    receives = {path.name: len(re.findall(r"\.recv\w*\(", code(path))) for path in NET}
+    assert {name: count for name, count in receives.items() if count} == {"hub.py": 1, "worker.py": 1}

@@ -1,0 +1,231 @@
+"""The header frames: every message there and back, and nothing but WireError for everything else."""
+
+import itertools
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from pgczmq.errors import WireError
+from pgczmq.net import wire
+
+MINE = {"run": "r", "master": "m"}
+THEIRS = {**MINE, "worker": 3, "incarnation": "abc"}
+VERDICT = {"closed_step": 4, "used": [0, 2], "spare": [1], "late": [[3, 2]]}
+ANSWER = {"step": 5, "ages": [0, 1], "fresh": [3], "losses": [0.5], "wait": 0.1, "compute": 0.2, "delay": 0.0}
+FROM_WORKERS = [
+    wire.Hello(worker=None, incarnation="abc", package="1", host="h", pid=1),
+    wire.Hello(worker=3, incarnation="abc", run="r", package="1", host="h", pid=1),
+    wire.Prepared(fingerprint={"model": "x", "device": "cpu"}, **THEIRS),
+    wire.Heartbeat(state="idle", step=-1, **THEIRS),
+    wire.Leaving(reason="Ä ok", **THEIRS),
+    wire.Gradient(norm=1.5, **ANSWER, **THEIRS),
+    wire.Gradient(norm=None, **ANSWER, **THEIRS),
+    wire.Gradient(norm=float("inf"), **ANSWER, **THEIRS),
+    wire.Pull(**THEIRS),
+]
+FROM_MASTERS = [
+    wire.Welcome(
+        worker=3,
+        config="steps = 1\n",
+        gradients_port=2,
+        params_port=3,
+        metrics_port=4,
+        held=[3, 4],
+        coefficients=[1.0, -0.5],
+        **MINE,
+    ),
+    wire.Rejected(reason="no"),
+    wire.Beacon(**MINE),
+    wire.Params(step=5, k=3, batch_fraction=1.0, **VERDICT, **MINE),
+    wire.Beat(ready=True, open_step=5, arrived=[1, 2], **VERDICT, **MINE),
+    wire.Refused(step=5, reason="not finite", **MINE),
+    wire.Bye(exit=75, reason="stopped", **MINE),
+]
+BOTH = [(wire.to_master, m) for m in FROM_WORKERS] + [(wire.to_worker, m) for m in FROM_MASTERS]
+IDS = [f"{message.type}-{number}" for number, (_, message) in enumerate(BOTH)]
+
+
+def packed(**table):
+    return msgpack.packb(table)
+
+
+@pytest.mark.parametrize(("read", "message"), BOTH, ids=IDS)
+def test_every_message_comes_back_as_it_was(read, message):
+    frame = wire.pack(message)
+    assert read(frame) == message
+    assert read(memoryview(frame)) == message
+    assert len(frame) < wire.HEADER_BYTES_AT_MOST
+
+
+def test_the_table_above_is_complete():
+    known = {kind.__name__ for kind in (*wire.ToMaster.__args__, *wire.ToWorker.__args__)}
+    assert {type(message).__name__ for _, message in BOTH} == known
+
+
+@pytest.mark.parametrize(("read", "message"), BOTH, ids=IDS)
+def test_a_missing_or_additional_key_is_refused(read, message):
+    table = message.model_dump()
+    optional = {name for name, field in type(message).model_fields.items() if not field.is_required()}
+    for key in table.keys() - optional:
+        with pytest.raises(WireError, match=r"protocol: .*required"):
+            read(msgpack.packb({name: value for name, value in table.items() if name != key}))
+    for key in {"type", "v"}:
+        with pytest.raises(WireError):
+            read(msgpack.packb({name: value for name, value in table.items() if name != key}))
+    with pytest.raises(WireError, match=r"protocol: .*extra: Extra inputs"):
+        read(msgpack.packb({**table, "extra": 1}))
+
+
+@pytest.mark.parametrize(("read", "message"), BOTH, ids=IDS)
+def test_a_value_of_another_type_is_refused(read, message):
+    table = message.model_dump()
+    for key in table:
+        for wrong in ({"a": 1}, b"bytes", [[[]]], msgpack.ExtType(3, b"x"), msgpack.Timestamp(1)):
+            with pytest.raises(WireError):
+                read(msgpack.packb({**table, key: wrong}))
+
+
+@pytest.mark.parametrize("change", [{"step": -1}, {"step": 1.0}, {"step": True}, {"step": "5"}, {"ages": [-1]}])
+def test_numbers_are_what_they_say(change):
+    table = FROM_WORKERS[5].model_dump() | change
+    with pytest.raises(WireError, match="not a message of this protocol"):
+        wire.to_master(msgpack.packb(table))
+
+
+def test_messages_are_read_by_those_they_are_for():
+    for message in FROM_MASTERS:
+        with pytest.raises(WireError, match="protocol"):
+            wire.to_master(wire.pack(message))
+    for message in FROM_WORKERS:
+        with pytest.raises(WireError, match="protocol"):
+            wire.to_worker(wire.pack(message))
+
+
+@pytest.mark.parametrize("version", [0, 2, 1.0, True, "1", None, [1]])
+def test_another_version_is_told_in_a_sentence(version):
+    table = FROM_WORKERS[0].model_dump() | {"v": version}
+    with pytest.raises(WireError, match=r"protocol"):
+        wire.to_master(msgpack.packb(table))
+    if version in (0, 2) and version is not True:
+        with pytest.raises(WireError, match=f"the peer speaks protocol version {version}, this program version 1"):
+            wire.to_master(msgpack.packb(table))
+
+
+@pytest.mark.parametrize(
+    ("frame", "sentence"),
+    [
+        (b"", "the header is not msgpack"),
+        (b"\xc1", "the header is not msgpack"),
+        (b"\x81\x01\x02", "the header is not msgpack"),  # an int as key, X13
+        (b"\x81\xa1\xff\x02", "the header is not msgpack"),  # not UTF-8
+        (wire.pack(FROM_WORKERS[0]) + b"\x00", "the header is not msgpack: ExtraData"),
+        (b"\x91" * 2000, "the header is not msgpack"),
+        (msgpack.packb([1, 2]), "the header is not a map but list"),
+        (msgpack.packb(None), "the header is not a map but NoneType"),
+        (msgpack.packb({}), "protocol version None"),
+        (packed(v=1), "protocol: header: Unable to extract tag"),
+        (packed(v=1, type="exec"), "does not match any of the expected tags"),
+        (packed(v=1, type=["hello"]), "protocol"),
+        (bytes(wire.HEADER_BYTES_AT_MOST + 1), "a header has at most 4194304 bytes: got 4194305"),
+        (b"\xdd\xff\xff\xff\xff", "the header is not msgpack"),  # an array of four thousand million
+    ],
+)
+def test_what_is_not_a_header_is_refused_in_a_sentence(frame, sentence):
+    for read in (wire.to_master, wire.to_worker):
+        with pytest.raises(WireError, match=sentence):
+            read(frame)
+
+
+@pytest.mark.parametrize(("read", "message"), BOTH, ids=IDS)
+def test_a_truncated_message_is_refused(read, message):
+    frame = wire.pack(message)
+    for length in range(len(frame)):
+        with pytest.raises(WireError):
+            read(frame[:length])
+
+
+@pytest.mark.parametrize("scalar", [np.float32(0.5), np.float64(0.5), np.int64(1), np.bool_(True)])
+def test_numpy_scalars_become_plain_numbers_in_a_header(scalar):
+    """X13: msgpack cannot pack them."""
+    message = wire.Gradient(norm=scalar, **{**ANSWER, "losses": [scalar]}, **THEIRS)
+    back = wire.to_master(wire.pack(message))
+    assert (back.norm, back.losses) == (float(scalar), [float(scalar)])
+    assert type(back.norm) is float
+
+
+@pytest.mark.parametrize("array", [np.ones(2), np.int64(1), np.bool_(True), np.float32(1)])
+def test_numpy_is_refused_where_whole_numbers_belong(array):
+    with pytest.raises(ValidationError):
+        wire.Gradient(norm=1.0, **{**ANSWER, "step": array}, **THEIRS)
+    with pytest.raises(ValidationError):
+        wire.Gradient(norm=1.0, **{**ANSWER, "losses": array}, **THEIRS)
+
+
+# ---------------------------------------------------------------- fuzz
+
+
+def only_wire_errors(frame):
+    for read in (wire.to_master, wire.to_worker):
+        try:
+            read(frame)
+        except WireError as error:
+            assert len(str(error)) > 10
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.binary(max_size=8)
+    | st.builds(msgpack.ExtType, st.integers(0, 127), st.binary(max_size=4))
+)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6) | st.integers(0, 9), inner)
+)
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(st.binary(max_size=300))
+def test_fuzz_bytes(frame):
+    only_wire_errors(frame)
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(VALUES)
+def test_fuzz_values(value):
+    only_wire_errors(msgpack.packb(value))
+
+
+TABLES = [message.model_dump() for _, message in BOTH]
+KEYS = sorted({*itertools.chain(*TABLES), "other"})
+
+
+@settings(derandomize=True, max_examples=250, deadline=None)
+@given(st.sampled_from(TABLES), st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=3))
+def test_fuzz_almost_messages(table, changes):
+    only_wire_errors(msgpack.packb(table | changes))
+
+
+@settings(derandomize=True, max_examples=250, deadline=None)
+@given(st.sampled_from(BOTH), st.integers(0, 400), st.integers(0, 255))
+def test_fuzz_one_byte_flipped(pair, place, value):
+    frame = bytearray(wire.pack(pair[1]))
+    frame[place % len(frame)] = value
+    only_wire_errors(bytes(frame))
+
+
+# ---------------------------------------------------------------- payload
+
+
+def test_payload_frames_have_the_sizes_they_must_have():
+    wire.check_payload([b"", bytes(8)], [0, 8])
+    wire.check_payload([], [])
+    for frames in ([], [b""], [bytes(8), b""], [b"", bytes(7)], [b"", bytes(8), b""]):
+        with pytest.raises(WireError, match=r"must have \[0, 8\] bytes: got"):
+            wire.check_payload(frames, [0, 8])
