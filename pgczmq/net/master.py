@@ -13,17 +13,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import zmq
-import zmq.asyncio
-
 from pgczmq.core import events
 from pgczmq.core.engine import Engine
-from pgczmq.errors import WireError
 from pgczmq.net import wire
 from pgczmq.net.compute import Aside, MasterCompute, Snapshot
-from pgczmq.net.hub import Hub, Peer
+from pgczmq.net.hub import Hub
+from pgczmq.net.reception import Arrival, Reception
 from pgczmq.net.watchdog import watch
-from pgczmq.runlog import EventRecord, LatencyRecord, Sink, StepRecord, WorkerRecord
+from pgczmq.runlog import EventRecord, Sink, StepRecord
 
 log = logging.getLogger("pgczmq.master")
 
@@ -39,14 +36,6 @@ class Ending:
     seconds: float
     loss: float | None
     late_fraction: float
-
-
-@dataclass
-class _Arrival:
-    """A message that just came or is held for the open step."""
-
-    header: wire.Gradient
-    frames: Sequence[zmq.Frame]
 
 
 class Master:
@@ -83,12 +72,18 @@ class Master:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._snapshot: Snapshot = compute.snapshot()
         self._params: wire.Params | None = None
-        self._incoming: _Arrival | None = None
-        self._held: dict[int, _Arrival] = {}
-        self._published: dict[int, float] = {}
+        self._held: dict[int, Arrival] = {}
+        self._reception = Reception(
+            engine,
+            hub,
+            compute=compute,
+            feed=self._feed,
+            send_open=self._send_params,
+            sink=sink,
+            now=self._now,
+        )
         self._queue: deque[events.Event] = deque()
         self._busy = False
-        self._device: str | None = None
         self._finish: asyncio.Future[events.Finish] | None = None
         self._stopped = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -103,7 +98,8 @@ class Master:
     async def run(self) -> Ending:
         """Serve until the engine says that the run is over, then tell the workers."""
         self._finish = asyncio.get_running_loop().create_future()
-        for routine in (self._read_control(), self._read_gradients(), self._beat(), watch(self._stalled)):
+        reception = self._reception
+        for routine in (reception.read_control(), reception.read_gradients(), self._beat(), watch(self._stalled)):
             self._start(routine)
         try:
             finish = await self._finish
@@ -164,130 +160,7 @@ class Master:
     def _now(self) -> float:
         return time.monotonic() - self._started_at
 
-    # ------------------------------------------------------------ what comes in
-
-    async def _read_control(self) -> None:
-        async for peer, frames in self._hub.control_messages():
-            with self._hub.blame(peer):
-                self._on_control(peer, wire.to_master(frames[0].buffer))
-
-    async def _read_gradients(self) -> None:
-        async for peer, frames in self._hub.gradient_messages():
-            with self._hub.blame(peer):
-                self._on_gradients(peer, wire.to_master(frames[0].buffer), frames[1:])
-
-    def _on_control(self, peer: Peer, message: wire.ToMaster) -> None:
-        if isinstance(message, wire.Hello):
-            self._hub.note_hello(peer, message)
-            self._feed(events.Joined(message.worker, message.incarnation, self._now()))
-            return
-        self._hub.check_sender(peer, message)
-        worker, incarnation, at = message.worker, message.incarnation, self._now()
-        self._feed(events.Heard(worker, incarnation, at))
-        match message:
-            case wire.Prepared():
-                self._prepared(message)
-            case wire.Heartbeat():
-                self._sink(WorkerRecord(worker, at, message.state, message.step))
-            case wire.Leaving():
-                self._feed(events.Left(worker, incarnation, f"left: {message.reason}", at))
-            case _:
-                raise WireError(f"{message.type} does not belong on the control socket")
-
-    def _prepared(self, message: wire.Prepared) -> None:
-        reason = self._mismatch(message.fingerprint)
-        if reason:
-            self._record("refused", f"worker {message.worker} was not let in: {reason}", message.worker)
-            self._hub.send_control(message.incarnation, wire.Rejected(reason=reason))
-            self._feed(events.Left(message.worker, message.incarnation, "was not let in", self._now()))
-            return
-        self._feed(events.Ready(message.worker, message.incarnation, self._now()))
-
-    def _mismatch(self, theirs: dict[str, str]) -> str:
-        """Why a worker would compute something else; empty when it would not."""
-        ours = dict(self._compute.fingerprint)
-        device = theirs.get("device", "")
-        # The master updates on the CPU whatever the workers compute on: they must be alike among themselves.
-        ours["device"] = self._device or device
-        for key, expected in ours.items():
-            if theirs.get(key) != expected:
-                return f"its {key} differs: the run has {expected}, the worker {theirs.get(key)}"
-        self._device = device
-        return ""
-
-    def _on_gradients(self, peer: Peer, message: wire.ToMaster, frames: Sequence[zmq.Frame]) -> None:
-        if isinstance(message, wire.Hello):
-            raise WireError("hello does not belong on the gradients socket")
-        self._hub.check_sender(peer, message)
-        match message:
-            case wire.Gradient():
-                # "prepared" may come after an answer, over the other socket: the worker will send it again.
-                if not self._hub.is_unready(message.incarnation):
-                    self._on_gradient(message, frames)
-            case wire.Pull():
-                self._feed(events.Heard(message.worker, message.incarnation, self._now()))
-                self._send_params(message.worker, message.incarnation)
-            case _:
-                raise WireError(f"{message.type} does not belong on the gradients socket")
-
-    def _on_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
-        try:
-            self._check_gradient(header, frames)
-        except WireError as error:
-            refused = wire.Refused(step=header.step, reason=str(error), **self._hub.mine)
-            self._hub.send_control(header.incarnation, refused)
-            raise
-        at = self._now()
-        engine = self._engine
-        in_time = engine.phase == "open" and header.step == engine.open_step and header.norm is not None
-        known = engine.messages
-        self._incoming = _Arrival(header, frames)
-        self._feed(
-            events.Arrived(
-                header.worker,
-                header.incarnation,
-                header.step,
-                tuple(header.ages),
-                tuple(zip(header.fresh, header.losses, strict=True)),
-                header.norm,
-                at,
-            )
-        )
-        self._incoming = None
-        if engine.messages > known:
-            self._record_latency(header, at, "open" if in_time else "late")
-
-    def _check_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
-        """Whether a gradient is of this model and of partitions that its sender holds; WireError otherwise."""
-        if header.norm is not None:
-            wire.check_payload(frames, [self._snapshot[1].nbytes, self._snapshot[0].nbytes])
-        held = self._hub.assignment(header.worker).held
-        if len(header.ages) > len(held) or (header.norm is not None and len(header.ages) != len(held)):
-            raise WireError(f"a gradient of worker {header.worker} has {len(held)} ages: got {len(header.ages)}")
-        if len(header.fresh) != len(header.losses) or not set(header.fresh) <= set(held):
-            raise WireError(f"a gradient of worker {header.worker} names one loss for each fresh partition it holds")
-        if header.ages.count(0) != len(header.fresh) or max(header.ages, default=0) > header.step:
-            raise WireError(f"the ages {header.ages} at step {header.step} are not those of {len(header.fresh)} fresh")
-
-    def _record_latency(self, header: wire.Gradient, at: float, outcome: str) -> None:
-        published = self._published.get(header.step, at)
-        spent = header.wait + header.compute + header.delay
-        self._sink(
-            LatencyRecord(
-                worker=header.worker,
-                step=header.step,
-                published_at=published,
-                wait=header.wait,
-                compute=header.compute,
-                delay=header.delay,
-                send=max(0.0, at - published - spent),
-                arrived_at=at,
-                evaluated=len(header.fresh),
-                outcome=outcome,
-                newest_age=min(header.ages, default=0),
-                incarnation=header.incarnation,
-            )
-        )
+    # ------------------------------------------------------------ the master's own clock
 
     async def _beat(self) -> None:
         """The master's own clock: deadlines, heartbeats, beacons, metrics."""
@@ -349,8 +222,8 @@ class Master:
     def _do(self, command: events.Command) -> None:
         match command:
             case events.Use():
-                assert self._incoming is not None
-                self._held[command.worker] = self._incoming
+                assert self._reception.incoming is not None
+                self._held[command.worker] = self._reception.incoming
             case events.Publish():
                 self._publish(command)
             case events.Send():
@@ -400,10 +273,9 @@ class Master:
             batch_fraction=command.batch_fraction,
             **self._verdict(command.outcome.late),
         )
-        self._published[command.step] = self._now()
+        self._reception.published(command.step, self._now())
         if command.step == 0:
             self._opened_at = self._applied_at = self._now()
-        self._published.pop(command.step - 1000, None)
         self._hub.publish(self._params, self._snapshot)
 
     def _send_params(self, worker: int, incarnation: str) -> None:

@@ -1,9 +1,8 @@
-"""The worker's driver: joins a run, keeps listening while it computes, sends what the pipeline asks for.
+"""The worker's driver: joins a run, listens, shows that it lives, and leaves.
 
     hello -> welcome -> (model and data are built) -> beacon -> prepared -> steps ... -> bye
 
-Compute runs on one thread beside the loop. The newest parameters replace older ones that were not begun; the
-last answer is kept until its step closes and is sent again when the master does not list it.
+What it does with the steps is the workbench's business.
 """
 
 import asyncio
@@ -14,65 +13,26 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import zmq
 import zmq.asyncio
 
 from pgczmq import __version__
-from pgczmq.core import pipeline
-from pgczmq.core.pipeline import Pipeline
 from pgczmq.errors import JoinRefused, MasterUnreachable, WireError
 from pgczmq.net import wire
-from pgczmq.net.compute import WorkerCompute
 from pgczmq.net.sockets import Sockets, endpoint, send_now
 from pgczmq.net.watchdog import watch
+from pgczmq.net.workbench import Prepared, Workbench
 
 log = logging.getLogger("pgczmq.worker")
 
 HELLO_SECONDS = (0.1, 1.0)  # first and longest pause between hellos
 OVERSLEPT_SECONDS = 1.0
-BEATS_BEFORE_RESEND = 2
-BEATS_BETWEEN_PULLS = 3
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What the application builds for an admitted worker.
-
-    Args:
-        compute: evaluates gradients.
-        pipeline: decides.
-        heartbeat: seconds between signs of life.
-    """
-
-    compute: WorkerCompute
-    pipeline: Pipeline
-    heartbeat: float
 
 
 Prepare = Callable[[wire.Welcome], Prepared]
 """Builds model, data and pipeline; slow, called on the compute thread."""
-
-
-@dataclass
-class _Sent:
-    """The last answer, kept to be sent again."""
-
-    step: int
-    frames: Sequence[Any]
-    tracker: zmq.MessageTracker | None = None
-    beats: int = 0
-
-
-@dataclass
-class _Clock:
-    """Where the time of the step in hand went, seconds."""
-
-    wait: float = 0.0
-    compute: float = 0.0
-    delay: float = 0.0
 
 
 class Worker:
@@ -100,14 +60,7 @@ class Worker:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard_at = self._looked_at = time.monotonic()
-        self._state = "joining"
-        self._beats_since_pull = 0
-        self._sent: _Sent | None = None
-        self._loaded = -1
-        self._params: tuple[wire.Params, Sequence[zmq.Frame]] | None = None
-        self._in_hand: tuple[wire.Params, Sequence[zmq.Frame]] | None = None
-        self._received_at = 0.0
-        self._clock = _Clock()
+        self._bench: Workbench | None = None
         self._refusals = 0
         self._mine: dict[str, Any] = {}
 
@@ -147,21 +100,19 @@ class Worker:
         """Everything after the welcome."""
         welcome = await self._welcome
         log.info("worker %d joined run %s", welcome.worker, welcome.run)
-        self._state = "preparing"
         beating = self._start(self._beat(1.0))
         prepared = await asyncio.get_running_loop().run_in_executor(self._thread, self._prepare, welcome)
         beating.cancel()
-        self._compute, self._pipeline = prepared.compute, prepared.pipeline
-        self._held = welcome.held
+        self._fingerprint = dict(prepared.compute.fingerprint)
         self._sizes = [prepared.compute.buffer_bytes, 4 * prepared.compute.parameter_count]
         self._open_bulk(welcome)
         self._start(self._beat(prepared.heartbeat))
         await self._beacon.wait()
-        self._state = "idle"
+        self._bench = Workbench(prepared, self._mine, gradients=self._gradients, thread=self._thread, start=self._start)
         self._say_prepared()
 
     def _say_prepared(self) -> None:
-        self._send_control(wire.Prepared(fingerprint=dict(self._compute.fingerprint), **self._mine))
+        self._send_control(wire.Prepared(fingerprint=self._fingerprint, **self._mine))
 
     def _open_bulk(self, welcome: wire.Welcome) -> None:
         gradients = endpoint(self._host, welcome.gradients_port)
@@ -214,12 +165,13 @@ class Worker:
                 raise JoinRefused(f"the master does not take this worker: {message.reason}.")
             case wire.Beat():
                 self._say_alive()
-                if self._state not in {"joining", "preparing"}:
-                    self._on_beat(message)
+                if self._bench is not None:
+                    if not message.ready:
+                        self._say_prepared()
+                    self._bench.take_beat(message)
             case wire.Refused():
-                log.warning("the master refused the answer to step %d: %s", message.step, message.reason)
-                if self._sent is not None and self._sent.step == message.step:
-                    self._sent = None
+                if self._bench is not None:
+                    self._bench.take_refusal(message)
             case wire.Bye():
                 if not self._bye.done():
                     self._bye.set_result(message)
@@ -241,15 +193,11 @@ class Worker:
         match message:
             case wire.Params():
                 wire.check_payload(frames, self._sizes)
-                if self._state == "preparing":
+                if self._bench is None:
                     # A beacon like any other: an answer before "prepared" would be turned down, and the step lost.
                     self._beacon.set()
-                    return
-                self._beats_since_pull = BEATS_BETWEEN_PULLS  # whatever was pulled is here
-                if self._params is None or message.step > self._params[0].step:
-                    self._params = (message, frames)
-                    self._received_at = time.monotonic()
-                self._feed(pipeline.Published(message.step, message.batch_fraction))
+                else:
+                    self._bench.take_params(message, frames)
             case wire.Beacon():
                 self._beacon.set()
             case wire.Bye():
@@ -257,33 +205,6 @@ class Worker:
                     self._bye.set_result(message)
             case _:
                 raise WireError(f"{message.type} does not belong on a bulk socket")
-
-    def _on_beat(self, beat: wire.Beat) -> None:
-        if not beat.ready:
-            self._say_prepared()
-        behind_by = beat.open_step - self._pipeline.step
-        was_behind = self._pipeline.is_behind
-        self._feed(pipeline.Opened(beat.open_step))
-        self._beats_since_pull += 1
-        if self._pipeline.is_behind and (was_behind or behind_by > 1) and self._beats_since_pull > BEATS_BETWEEN_PULLS:
-            log.info("pulling step %d: its broadcast did not come", beat.open_step)
-            self._beats_since_pull = 0
-            self._start(self._send_header(wire.Pull(**self._mine)))
-        self._send_again_if_lost(beat)
-
-    def _send_again_if_lost(self, beat: wire.Beat) -> None:
-        """An answer that has left this process and is still not listed two beats later was lost on the way."""
-        sent = self._sent
-        if sent is not None and sent.step < beat.open_step:
-            self._sent = None
-        if sent is None or sent.step != beat.open_step or self._mine["worker"] in beat.arrived:
-            return
-        if sent.tracker is not None and sent.tracker.done:
-            sent.beats += 1
-        if sent.beats >= BEATS_BEFORE_RESEND:
-            log.info("sending the answer to step %d again", sent.step)
-            sent.beats = 0
-            self._start(self._send_answer(sent))
 
     # ------------------------------------------------------------ what goes out
 
@@ -309,11 +230,9 @@ class Worker:
             await asyncio.sleep(seconds)
 
     def _say_alive(self) -> None:
+        state, step = ("preparing", -1) if self._bench is None else (self._bench.state, self._bench.step)
         if self._mine:
-            self._send_control(wire.Heartbeat(state=self._state, step=self._step_in_hand(), **self._mine))
-
-    def _step_in_hand(self) -> int:
-        return -1 if self._state in {"joining", "preparing"} else self._pipeline.step
+            self._send_control(wire.Heartbeat(state=state, step=step, **self._mine))
 
     def _give_up_if_silent(self, seconds: float) -> None:
         """Called about every so many seconds."""
@@ -332,75 +251,3 @@ class Worker:
     def _send_control(self, message: wire.Header) -> None:
         """Small and now, or not at all: it is said again soon."""
         send_now(self._control, [wire.pack(message)])
-
-    async def _send_header(self, message: wire.Header) -> None:
-        await self._gradients.send_multipart([wire.pack(message)])
-
-    async def _send_answer(self, sent: _Sent) -> None:
-        sent.tracker = await self._gradients.send_multipart(sent.frames, copy=False, track=True)
-
-    # ------------------------------------------------------------ what the pipeline wants
-
-    def _feed(self, event: pipeline.WorkerEvent) -> None:
-        for command in self._pipeline.handle(event):
-            match command:
-                case pipeline.EvaluatePlace():
-                    self._take_in_hand(command.step)
-                    self._start(self._evaluate(command))
-                case pipeline.Delay():
-                    self._state = "delayed"
-                    self._clock.delay = command.seconds
-                    over = pipeline.DelayOver(command.step)
-                    asyncio.get_running_loop().call_later(command.seconds, self._feed, over)
-                case pipeline.Answer():
-                    self._start(self._answer(command, self._clock))
-                case pipeline.Report():
-                    self._start(self._send_header(self._header(command, self._clock, None)))
-        if self._pipeline.idle:
-            self._state = "idle"
-
-    def _take_in_hand(self, step: int) -> None:
-        """A step begins with the newest parameters there are; later ones must not replace them half-way."""
-        assert self._params is not None
-        if self._in_hand is None or self._in_hand[0].step != step:
-            self._in_hand = self._params
-            self._clock = _Clock(wait=time.monotonic() - self._received_at)
-        self._state = "computing"
-
-    async def _evaluate(self, command: pipeline.EvaluatePlace) -> None:
-        assert self._in_hand is not None and self._in_hand[0].step == command.step
-        begun = time.monotonic()
-        frames = self._in_hand[1]
-        loop = asyncio.get_running_loop()
-        loss = await loop.run_in_executor(self._thread, self._compute_place, command, frames)
-        self._clock.compute += time.monotonic() - begun
-        self._feed(pipeline.Evaluated(loss))
-
-    def _compute_place(self, command: pipeline.EvaluatePlace, frames: Sequence[zmq.Frame]) -> float:
-        """On the compute thread: take over the step's parameters once, then evaluate."""
-        if self._loaded != command.step:
-            self._compute.load(frames[1].buffer, frames[0].buffer)
-            self._loaded = command.step
-        return self._compute.evaluate(command.step, command.place, command.batch_fraction)
-
-    async def _answer(self, command: pipeline.Answer, clock: _Clock) -> None:
-        begun = time.monotonic()
-        gradient, norm, buffers = await asyncio.get_running_loop().run_in_executor(self._thread, self._compute.encode)
-        clock.compute += time.monotonic() - begun
-        header = self._header(command, clock, norm)
-        sent = _Sent(command.step, [wire.pack(header), buffers, gradient])
-        self._sent = sent
-        await self._send_answer(sent)
-
-    def _header(self, command: pipeline.Answer | pipeline.Report, clock: _Clock, norm: float | None) -> wire.Gradient:
-        return wire.Gradient(
-            step=command.step,
-            ages=list(command.ages),
-            fresh=[partition for partition, _ in command.losses],
-            losses=[loss for _, loss in command.losses],
-            norm=norm,
-            wait=clock.wait,
-            compute=clock.compute,
-            delay=clock.delay,
-            **self._mine,
-        )

@@ -25,7 +25,8 @@ from pgczmq.net.compute import Aside, Snapshot
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.master import Ending, Master
 from pgczmq.net.sockets import Sockets, endpoint
-from pgczmq.net.worker import Prepared, Worker
+from pgczmq.net.workbench import Prepared
+from pgczmq.net.worker import Worker
 from pgczmq.runlog import EventRecord, LatencyRecord, Record, StepRecord
 
 BEAT = 0.2

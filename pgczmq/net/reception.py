@@ -1,0 +1,196 @@
+"""What workers say, checked and turned into the engine's events.
+
+Whatever is wrong with a message is its sender's fault (WireError): it is counted, and the run goes on.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import zmq
+
+from pgczmq.core import events
+from pgczmq.core.engine import Engine
+from pgczmq.errors import WireError
+from pgczmq.net import wire
+from pgczmq.net.compute import MasterCompute
+from pgczmq.net.hub import Hub, Peer
+from pgczmq.runlog import EventRecord, LatencyRecord, Sink, WorkerRecord
+
+PUBLICATIONS_KEPT = 1000
+
+
+@dataclass
+class Arrival:
+    """A message that just came or is held for the open step."""
+
+    header: wire.Gradient
+    frames: Sequence[zmq.Frame]
+
+
+class Reception:
+    """Reads both ROUTERs' messages for one engine.
+
+    Args:
+        engine: asked what is open; told everything through ``feed``.
+        hub: knows who is who.
+        compute: tells what workers must agree on, and the sizes of messages.
+        feed: hands an event to the engine and carries out its commands.
+        send_open: sends the open step to a worker (number, incarnation) that asks for it.
+        sink: takes records.
+        now: seconds since the run's start.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        hub: Hub,
+        *,
+        compute: MasterCompute,
+        feed: Callable[[events.Event], None],
+        send_open: Callable[[int, str], None],
+        sink: Sink,
+        now: Callable[[], float],
+    ) -> None:
+        self._engine = engine
+        self._hub = hub
+        self._compute = compute
+        params, buffers = compute.snapshot()
+        self._sizes = [buffers.nbytes, params.nbytes]
+        self._feed = feed
+        self._send_open = send_open
+        self._sink = sink
+        self._now = now
+        self._device: str | None = None
+        self._published: dict[int, float] = {}
+        self.incoming: Arrival | None = None
+
+    def published(self, step: int, at: float) -> None:
+        """Remember when a step was published, for the latencies of its answers."""
+        self._published[step] = at
+        self._published.pop(step - PUBLICATIONS_KEPT, None)
+
+    async def read_control(self) -> None:
+        """Everything on the control socket, for ever."""
+        async for peer, frames in self._hub.control_messages():
+            with self._hub.blame(peer):
+                self._on_control(peer, wire.to_master(frames[0].buffer))
+
+    async def read_gradients(self) -> None:
+        """Everything on the gradients socket, for ever."""
+        async for peer, frames in self._hub.gradient_messages():
+            with self._hub.blame(peer):
+                self._on_gradients(peer, wire.to_master(frames[0].buffer), frames[1:])
+
+    def _on_control(self, peer: Peer, message: wire.ToMaster) -> None:
+        if isinstance(message, wire.Hello):
+            self._hub.note_hello(peer, message)
+            self._feed(events.Joined(message.worker, message.incarnation, self._now()))
+            return
+        self._hub.check_sender(peer, message)
+        worker, incarnation, at = message.worker, message.incarnation, self._now()
+        self._feed(events.Heard(worker, incarnation, at))
+        match message:
+            case wire.Prepared():
+                self._prepared(message)
+            case wire.Heartbeat():
+                self._sink(WorkerRecord(worker, at, message.state, message.step))
+            case wire.Leaving():
+                self._feed(events.Left(worker, incarnation, f"left: {message.reason}", at))
+            case _:
+                raise WireError(f"{message.type} does not belong on the control socket")
+
+    def _prepared(self, message: wire.Prepared) -> None:
+        reason = self._mismatch(message.fingerprint)
+        if reason:
+            text = f"worker {message.worker} was not let in: {reason}"
+            self._sink(EventRecord(self._now(), "refused", text, message.worker))
+            self._hub.send_control(message.incarnation, wire.Rejected(reason=reason))
+            self._feed(events.Left(message.worker, message.incarnation, "was not let in", self._now()))
+            return
+        self._feed(events.Ready(message.worker, message.incarnation, self._now()))
+
+    def _mismatch(self, theirs: dict[str, str]) -> str:
+        """Why a worker would compute something else; empty when it would not."""
+        ours = dict(self._compute.fingerprint)
+        device = theirs.get("device", "")
+        # The master updates on the CPU whatever the workers compute on: they must be alike among themselves.
+        ours["device"] = self._device or device
+        for key, expected in ours.items():
+            if theirs.get(key) != expected:
+                return f"its {key} differs: the run has {expected}, the worker {theirs.get(key)}"
+        self._device = device
+        return ""
+
+    def _on_gradients(self, peer: Peer, message: wire.ToMaster, frames: Sequence[zmq.Frame]) -> None:
+        if isinstance(message, wire.Hello):
+            raise WireError("hello does not belong on the gradients socket")
+        self._hub.check_sender(peer, message)
+        match message:
+            case wire.Gradient():
+                # "prepared" may come after an answer, over the other socket: the worker will send it again.
+                if not self._hub.is_unready(message.incarnation):
+                    self._on_gradient(message, frames)
+            case wire.Pull():
+                self._feed(events.Heard(message.worker, message.incarnation, self._now()))
+                self._send_open(message.worker, message.incarnation)
+            case _:
+                raise WireError(f"{message.type} does not belong on the gradients socket")
+
+    def _on_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
+        try:
+            self._check_gradient(header, frames)
+        except WireError as error:
+            refused = wire.Refused(step=header.step, reason=str(error), **self._hub.mine)
+            self._hub.send_control(header.incarnation, refused)
+            raise
+        at = self._now()
+        engine = self._engine
+        in_time = engine.phase == "open" and header.step == engine.open_step and header.norm is not None
+        known = engine.messages
+        self.incoming = Arrival(header, frames)
+        self._feed(
+            events.Arrived(
+                header.worker,
+                header.incarnation,
+                header.step,
+                tuple(header.ages),
+                tuple(zip(header.fresh, header.losses, strict=True)),
+                header.norm,
+                at,
+            )
+        )
+        self.incoming = None
+        if engine.messages > known:
+            self._record_latency(header, at, "open" if in_time else "late")
+
+    def _check_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
+        """Whether a gradient is of this model and of partitions that its sender holds; WireError otherwise."""
+        if header.norm is not None:
+            wire.check_payload(frames, self._sizes)
+        held = self._hub.assignment(header.worker).held
+        if len(header.ages) > len(held) or (header.norm is not None and len(header.ages) != len(held)):
+            raise WireError(f"a gradient of worker {header.worker} has {len(held)} ages: got {len(header.ages)}")
+        if len(header.fresh) != len(header.losses) or not set(header.fresh) <= set(held):
+            raise WireError(f"a gradient of worker {header.worker} names one loss for each fresh partition it holds")
+        if header.ages.count(0) != len(header.fresh) or max(header.ages, default=0) > header.step:
+            raise WireError(f"the ages {header.ages} at step {header.step} are not those of {len(header.fresh)} fresh")
+
+    def _record_latency(self, header: wire.Gradient, at: float, outcome: str) -> None:
+        published = self._published.get(header.step, at)
+        spent = header.wait + header.compute + header.delay
+        self._sink(
+            LatencyRecord(
+                worker=header.worker,
+                step=header.step,
+                published_at=published,
+                wait=header.wait,
+                compute=header.compute,
+                delay=header.delay,
+                send=max(0.0, at - published - spent),
+                arrived_at=at,
+                evaluated=len(header.fresh),
+                outcome=outcome,
+                newest_age=min(header.ages, default=0),
+                incarnation=header.incarnation,
+            )
+        )
