@@ -18,7 +18,8 @@ from pgczmq.core.pipeline import Pipeline
 from pgczmq.errors import ConfigError, MasterUnreachable, PgcError
 from pgczmq.net import wire
 from pgczmq.net.sockets import Sockets
-from pgczmq.net.worker import Prepared, Worker
+from pgczmq.net.workbench import Prepared
+from pgczmq.net.worker import Worker
 
 log = logging.getLogger("pgczmq.worker")
 
@@ -90,9 +91,12 @@ def parse_address(address: str) -> tuple[str, int]:
     """
     rest = address.removeprefix("tcp://")
     host, _, port = rest.rpartition(":") if ":" in rest and not rest.endswith("]") else (rest, "", "5555")
-    if "://" in rest or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    bare = host.strip("[]")
+    bracketed = host == f"[{bare}]"
+    valid = bare and bracketed == (":" in bare) and "/" not in bare and port.isdecimal() and 0 < int(port) < 65536
+    if not valid:
         raise ConfigError(f"a master's address is tcp://HOST:PORT, for example tcp://10.0.0.5:5555: got {address!r}.")
-    return host.strip("[]"), int(port)
+    return bare, int(port)
 
 
 def resolve(host: str, port: int) -> str:
