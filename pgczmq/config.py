@@ -58,13 +58,51 @@ class SchemeConfig(Section):
     wait: Literal["k", "usable"] = "k"
     shortfall: Literal["wait", "partial"] = "wait"
     max_age: int | None = Field(None, ge=0)
-    on_new_step: Literal["skip", "abandon"] = "skip"
+    on_new_step: Literal["skip", "abandon", "queue"] = "skip"
+
+
+class ResponseConfig(Section):
+    """What is believed of the response times: communication plus batch fraction times computation, seconds."""
+
+    communication: float = Field(0.0, ge=0, description="x: least, or all, seconds of communication")
+    communication_rate: float | None = Field(None, gt=0, description="a': of its exponential part; none unless set")
+    computation: float = Field(0.0, ge=0, description="y: least seconds of computing a whole minibatch")
+    computation_rate: float = Field(1.0, gt=0, description="l: of its exponential part, per second")
+
+
+class BoundConfig(Section):
+    """Constants of the error bound; the defaults are those of the adaptive-k paper's example."""
+
+    lipschitz: float = Field(2.0, gt=0)
+    convexity: float = Field(1.0, gt=0)
+    variance: float = Field(10.0, gt=0, description="of the gradient of one sample")
+    initial_error: float = Field(100.0, gt=0, description="loss before step 0 above the least possible")
 
 
 class PolicyConfig(Section):
-    """How many arrivals close a step."""
+    """How many arrivals close a step, and how much of a minibatch is evaluated."""
 
-    name: Literal["fixed"] = "fixed"
+    name: Literal["fixed", "adaptive-k", "bound-optimal-k", "adaptive-k-batch"] = "fixed"
+    start: int = Field(1, ge=1, description="arrivals that close the first steps")
+    most: int | None = Field(None, ge=1, description="arrivals that close the last; all workers unless set")
+    increment: int = Field(1, ge=1, description="what adaptive-k and bound-optimal-k add to k")
+    fractions: tuple[float, ...] | None = Field(None, description="allowed; multiples of 1/task.batch_size unless set")
+    test: Literal["pflug", "distance"] = Field("pflug", description="for stationarity, of the two adaptive policies")
+    threshold: float | None = Field(None, description="above it pflug fires, below it distance; 10 and 0.6 unless set")
+    burn_in: int = Field(200, ge=0, description="steps after a change before pflug may fire")
+    lag: int | None = Field(None, ge=1, description="of pflug; the load for pipelined schemes, else 1, unless set")
+    skip: int = Field(5, ge=0, description="k0 of distance: it looks after 1.5^m steps, m > k0")
+    min_steps: int = Field(0, ge=0, description="steps after a change before distance may fire")
+    distance: Literal["squared", "plain"] = Field("squared", description="what distance takes the logarithm of")
+    response: ResponseConfig = ResponseConfig()
+    bound: BoundConfig = BoundConfig()
+
+    @field_validator("fractions")
+    @classmethod
+    def _fractions_of_a_batch(cls, fractions: tuple[float, ...] | None) -> tuple[float, ...] | None:
+        if fractions is not None and not (fractions and all(0 < fraction <= 1 for fraction in fractions)):
+            raise ValueError("should be numbers above 0 and at most 1")
+        return fractions
 
 
 class OptimizerConfig(Section):
@@ -86,13 +124,38 @@ class EvalConfig(Section):
     every: int = Field(100, ge=0)
 
 
-class DelayConfig(Section):
+class DelayPartConfig(Section):
+    """How one part of a worker's lateness is drawn, seconds."""
+
+    model: Literal["none", "constant", "exponential", "shifted-exponential", "pareto", "bimodal", "markov"] = "none"
+    mean: float = Field(0.1, ge=0, description="of the exponential part, the constant, a good worker's")
+    shift: float = Field(0.0, ge=0, description="added to every draw of shifted-exponential")
+    shape: float = Field(2.5, gt=1, description="of pareto: the smaller, the heavier its tail")
+    factor: float = Field(10.0, ge=1, description="by which slow workers of bimodal and markov are slower")
+    slow_fraction: float = Field(0.25, ge=0, le=1, description="of the workers, slow for the whole run in bimodal")
+    turns_slow: float = Field(0.05, gt=0, lt=1, description="probability, a step, in markov")
+    recovers: float = Field(0.2, gt=0, lt=1, description="probability, a step, in markov")
+
+
+class FailureConfig(Section):
+    """A worker that is gone for a while, in simulation."""
+
+    worker: int = Field(ge=0)
+    down_at: float = Field(ge=0, description="seconds since step 0 was published")
+    back_at: float | None = Field(None, description="never unless set")
+
+
+class DelayConfig(DelayPartConfig):
     """Stragglers made on purpose: seconds slept by a worker before it sends."""
 
-    model: Literal["none", "constant", "exponential", "shifted-exponential"] = "none"
-    mean: float = Field(0.1, ge=0, description="seconds; of the exponential part, or the constant")
-    shift: float = Field(0.0, ge=0, description="seconds added to every draw of shifted-exponential")
+    model: Literal["none", "constant", "exponential", "shifted-exponential", "pareto", "bimodal", "markov", "trace"] = (
+        "none"  # type: ignore[assignment]  # one more than a part may have
+    )
     workers: tuple[int, ...] | None = Field(None, description="who is slow; everybody unless set")
+    file: str | tuple[str, ...] | None = Field(None, description="of trace: CSV files, one a load, or a run directory")
+    communication: DelayPartConfig | None = None
+    computation: DelayPartConfig | None = Field(None, description="of a whole minibatch of one partition")
+    failures: tuple[FailureConfig, ...] = ()
 
 
 class NetConfig(Section):

@@ -1,11 +1,35 @@
 """From a configuration to the parts of a run."""
 
-from pgczmq.config import DelayConfig, RunConfig, load_function
+from typing import TYPE_CHECKING
+
+from pgczmq.app.policies import with_policy
+from pgczmq.app.stragglers import delay_of, failures_of
+from pgczmq.config import RunConfig, load_function
 from pgczmq.core import schemes
-from pgczmq.core.delays import ConstantDelay, DelayModel, ExponentialDelay, NoDelay, SomeWorkers
 from pgczmq.core.engine import Rules
+from pgczmq.core.policies import Needs
 from pgczmq.core.schemes import Scheme, Settings
 from pgczmq.errors import ConfigError
+
+__all__ = [
+    "ASYNC",
+    "check_lockstep",
+    "delay_of",
+    "failures_of",
+    "partitions_of",
+    "rules_of",
+    "run_name",
+    "scheme_of",
+    "task_and_learner",
+]
+
+if TYPE_CHECKING:
+    from pgczmq.train.data import Partitions
+    from pgczmq.train.optimizer import Learner
+    from pgczmq.train.task import Task
+
+ASYNC = "async"
+"""A name of ``scheme.name`` that is no scheme: asynchronous SGD, in simulation only."""
 
 
 def scheme_of(config: RunConfig) -> Scheme:
@@ -14,14 +38,65 @@ def scheme_of(config: RunConfig) -> Scheme:
     Raises:
         ConfigError: it does not exist or cannot be with these settings.
     """
+    if config.scheme.name == ASYNC:
+        raise ConfigError(
+            'asynchronous SGD is a baseline in simulation only: got scheme.name="async". Run it with pgc sim.'
+        )
     asked = config.scheme.model_dump()
     settings = Settings(workers=config.workers, seed=config.seed, **asked)
     if ":" not in settings.name:
-        return schemes.build(settings)
+        return with_policy(schemes.build(settings), config)
     scheme = load_function(settings.name, "scheme.name")(settings)
     if not isinstance(scheme, Scheme):
         raise ConfigError(f"{settings.name} must return a pgczmq.core.schemes.Scheme: got {type(scheme).__name__}.")
-    return schemes.finish(scheme, settings)
+    return with_policy(schemes.finish(scheme, settings), config)
+
+
+def check_lockstep(config: RunConfig) -> None:
+    """Whether a deterministic run is asked for what it cannot do.
+
+    Raises:
+        ConfigError: workers would have to be behind.
+    """
+    if config.deterministic and (config.device == "cuda" or config.threads not in ("auto", 1)):
+        raise ConfigError(
+            "a deterministic run computes on the CPU with one torch thread a worker, so that its bits are the same "
+            f"everywhere: got device={config.device}, threads={config.threads}. Leave both out."
+        )
+    if config.deterministic and config.scheme.on_new_step != "skip":
+        raise ConfigError(
+            "a deterministic run goes in lockstep, so that no worker is ever behind: got deterministic=true with "
+            f'scheme.on_new_step="{config.scheme.on_new_step}". Leave scheme.on_new_step out.'
+        )
+
+
+def partitions_of(config: RunConfig, task: "Task") -> "Partitions":
+    """How the training set is cut; imports torch.
+
+    Raises:
+        ConfigError: a minibatch does not fit.
+    """
+    from pgczmq.train.data import Partitions
+
+    cut = config.task
+    return Partitions(len(task.train), config.workers, batch_size=cut.batch_size, sampler=cut.sampler, seed=config.seed)
+
+
+def task_and_learner(config: RunConfig, needs: Needs | None = None) -> tuple["Task", "Learner"]:
+    """What is trained and the parameters; imports torch.
+
+    Args:
+        needs: the statistics that the scheme's policy reads.
+
+    Raises:
+        ConfigError: the task does not exist, or its data cannot be cut that way.
+    """
+    from pgczmq.train.optimizer import Learner
+    from pgczmq.train.task import load_task
+
+    task = load_task(config.task.name, config.task.args, config.seed)
+    partitions_of(config, task)  # built for its complaints: the master itself needs no minibatches
+    return task, Learner(task, config=config.optimizer, steps=config.steps, seed=config.seed, needs=needs)
 
 
 def rules_of(config: RunConfig) -> Rules:
@@ -37,35 +112,6 @@ def rules_of(config: RunConfig) -> Rules:
         checkpoint_every=config.checkpoint.every,
         nonfinite=config.net.nonfinite,
     )
-
-
-def delay_of(config: RunConfig) -> DelayModel:
-    """The straggler model of the run.
-
-    Raises:
-        ConfigError: it names workers that the run does not have.
-    """
-    model = _delay_for_all(config.delay, config.seed)
-    if config.delay.workers is None:
-        return model
-    strangers = [worker for worker in config.delay.workers if not 0 <= worker < config.workers]
-    if strangers:
-        raise ConfigError(
-            f"delay.workers names workers of this run, 0 to {config.workers - 1}: got {', '.join(map(str, strangers))}."
-        )
-    return SomeWorkers(model, frozenset(config.delay.workers))
-
-
-def _delay_for_all(delay: DelayConfig, seed: int) -> DelayModel:
-    match delay.model:
-        case "none":
-            return NoDelay()
-        case "constant":
-            return ConstantDelay(delay.mean)
-        case "exponential":
-            return ExponentialDelay(seed, delay.mean)
-        case "shifted-exponential":
-            return ExponentialDelay(seed, delay.mean, delay.shift)
 
 
 def run_name(config: RunConfig, stamp: str) -> str:

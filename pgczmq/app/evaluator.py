@@ -1,6 +1,7 @@
 """Evaluation beside the steps: a process of its own, at the lowest priority, fed with snapshots over a pipe."""
 
 import asyncio
+import contextlib
 import time
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -18,24 +19,46 @@ class EvaluatorProcess:
         self._pipe, theirs = context.Pipe()
         self._process = processes.spawn(context, _serve, config.to_toml(), theirs)
         theirs.close()
-        self._lock = asyncio.Lock()
-        self._newest = -1
+        self._busy = False
+        self._waiting: asyncio.Future[bool] | None = None
 
     async def evaluate(self, step: int, snapshot: Snapshot) -> tuple[float, float | None, float] | None:
-        """Loss, metric and seconds it took; None when a newer snapshot was there before this one's turn.
+        """Loss, metric and seconds it took; None when a newer snapshot came before this one's turn.
 
         Raises:
             ClusterError: the process failed; says how.
         """
-        self._newest = max(self._newest, step)
-        async with self._lock:
-            if step < self._newest:
-                return None
+        if not await self._turn():
+            return None
+        try:
             begun = time.monotonic()
             answer = await asyncio.get_running_loop().run_in_executor(None, self._ask, snapshot)
             if isinstance(answer, str):
                 raise ClusterError(f"the evaluation after {step} steps failed: {answer}")
             return (*answer, time.monotonic() - begun)
+        finally:
+            self._pass_on()
+
+    async def _turn(self) -> bool:
+        """Wait for the process to be free; False when somebody newer waits instead."""
+        if not self._busy:
+            self._busy = True
+            return True
+        if self._waiting is not None:
+            self._waiting.set_result(False)
+        self._waiting = asyncio.get_running_loop().create_future()
+        return await self._waiting
+
+    def _pass_on(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        self._busy = waiting is not None and not waiting.done()
+        if waiting is not None and self._busy:
+            waiting.set_result(True)
+
+    def hurry(self) -> None:
+        """Nobody trains any more: evaluate at normal priority."""
+        if self._process.pid is not None:
+            processes.normal_priority(self._process.pid)
 
     def _ask(self, snapshot: Snapshot) -> tuple[float, float | None] | str:
         params, buffers = snapshot
@@ -44,8 +67,15 @@ class EvaluatorProcess:
             self._pipe.send_bytes(buffers.tobytes())
             answer: tuple[float, float | None] | str = self._pipe.recv()
         except (EOFError, OSError):
-            return "the evaluating process ended"
+            return self._last_words()
         return answer
+
+    def _last_words(self) -> str:
+        try:
+            words = self._pipe.recv() if self._pipe.poll() else ""
+        except (EOFError, OSError):
+            words = ""
+        return words if isinstance(words, str) and words else "the evaluating process has ended"
 
     def close(self) -> None:
         """End the process, whatever it is doing."""
@@ -59,14 +89,17 @@ def _serve(config_toml: str, pipe: Connection) -> None:
     processes.lowest_priority()
     try:
         evaluator = _build(loads(config_toml))
-        while True:
-            params = pipe.recv_bytes()
-            buffers = pipe.recv_bytes()
-            pipe.send(evaluator.evaluate(params, buffers))
-    except EOFError:
-        return
     except Exception as error:
         pipe.send(f"{type(error).__name__}: {error}")
+        return
+    with contextlib.suppress(EOFError):
+        while True:
+            params, buffers = pipe.recv_bytes(), pipe.recv_bytes()
+            try:
+                answer = evaluator.evaluate(params, buffers)
+            except Exception as error:  # the user's metric, for example; the next snapshot may fare better
+                answer = f"{type(error).__name__}: {error}"
+            pipe.send(answer)
 
 
 def _build(config: RunConfig):  # type: ignore[no-untyped-def]  # its type would import torch in the parent

@@ -23,9 +23,10 @@ REPLAYED_AT_MOST = 2_000_000
 def explain(config: RunConfig, *, step: int | None = None, arrived: Sequence[int] | None = None) -> dict[str, Any]:
     """Everything that follows from a configuration alone, as plain JSON values.
 
-    Always: ``scheme``, ``workers``, ``stragglers``, ``load``, ``k``, ``wait``, ``placement`` (partitions at each
-    worker's places), ``encode`` (n x n), ``code``, ``max_alpha_code`` (None when the code was not scored),
-    ``ignored`` (settings given that this scheme does not read), ``step``, ``evaluates`` and ``ages``.
+    Always: ``scheme``, ``workers``, ``stragglers``, ``load``, ``k`` (at first, if ``policy`` is not fixed), ``wait``,
+    ``placement`` (partitions at each worker's places), ``encode`` (n x n), ``code``, ``max_alpha_code`` (None when the
+    code was not scored), ``ignored`` (settings given that this scheme does not read), ``step``, ``evaluates`` and
+    ``ages``.
 
     ``evaluates`` are the partitions each worker evaluates at ``step`` when everybody was on time until then, and
     ``ages`` the age of each of its places after that; both None without a step.
@@ -59,7 +60,8 @@ def _static(scheme: Scheme, config: RunConfig) -> dict[str, Any]:
         "workers": scheme.workers,
         "stragglers": config.scheme.stragglers,
         "load": scheme.load,
-        "k": scheme.k,
+        "k": scheme.policy.first().plan.k,
+        "policy": config.policy.name,
         "wait": scheme.wait,
         "placement": [list(held) for held in scheme.placement.held],
         "encode": scheme.encode_NN().tolist(),
@@ -152,7 +154,7 @@ def _with_arrivals(scheme: Scheme, config: RunConfig, *, step: int, arrived: Seq
     order = sorted if config.deterministic else list
 
     def usable(count: int) -> Weights | None:
-        return scheme.usable(order(arrived[:count]), k=scheme.k, origin=origin)
+        return scheme.usable(order(arrived[:count]), k=scheme.policy.first().plan.k, origin=origin)
 
     weights = usable(len(arrived))
     closes = next((count for count in range(1, len(arrived) + 1) if usable(count) is not None), None)

@@ -56,7 +56,8 @@ class LocalWorkers:
                 if failed:
                     running.stop(self._what_it_said(failed[0]), exits[failed[0]] or 70)
                     return
-                if all(code is not None for code in exits.values()) and any(exits.values()):
+                gone = all(code is not None for code in exits.values()) and any(exits.values())
+                if gone and not running.ready():
                     running.stop("all local workers are gone", 74)
                     return
         finally:
@@ -64,7 +65,8 @@ class LocalWorkers:
 
     def _what_it_said(self, number: int) -> str:
         path = self._logs[number]
-        lines = path.read_text(errors="replace").strip().splitlines() or ["nothing"]
+        text = path.read_text(errors="replace").strip() if path.exists() else ""
+        lines = text.splitlines() or ["it left no log"]
         code = self._processes[number].exitcode
         return f"worker {number} ended with exit code {code}: {lines[-1]} (more in {path})"
 

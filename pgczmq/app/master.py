@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgczmq.app import build, processes
 from pgczmq.app.evaluator import EvaluatorProcess
+from pgczmq.app.outcome import result_of, write_checkpoint
 from pgczmq.config import RunConfig
 from pgczmq.core.engine import Engine
 from pgczmq.core.schemes import Scheme
@@ -51,14 +52,16 @@ class Running:
         port: control port.
         directory: run directory.
         stop: ends the run, with a reason and an exit code; from the event loop's thread.
+        ready: how many workers can be counted on.
     """
 
     port: int
     directory: Path
     stop: Callable[[str, int], None]
+    ready: Callable[[], int]
 
 
-Crew = Callable[[Running], Any]
+Crew = Callable[[Running], Coroutine[Any, Any, None]]
 """Starts whatever belongs to the run beside the master; returns a coroutine that looks after it until cancelled."""
 
 
@@ -71,11 +74,16 @@ def check(config: RunConfig) -> Scheme:
     scheme = build.scheme_of(config)
     build.delay_of(config)
     check_reachable(config)
-    if config.deterministic and config.scheme.on_new_step != "skip":
+    if config.scheme.on_new_step == "queue":
         raise ConfigError(
-            "a deterministic run goes in lockstep, so that no worker is ever behind: got deterministic=true with "
-            f'scheme.on_new_step="{config.scheme.on_new_step}". Leave scheme.on_new_step out.'
+            "a real worker does not queue steps, since its backlog grows without bound: got "
+            'scheme.on_new_step="queue". Use "skip" or "abandon", or simulate it with pgc sim.'
         )
+    if config.delay.failures:
+        raise ConfigError(
+            "a real worker does not fail on request: got [[delay.failures]]. Leave them out, or simulate them: pgc sim."
+        )
+    build.check_lockstep(config)
     return scheme
 
 
@@ -116,6 +124,7 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None) 
     scheme = check(config)
     context = processes.start_helper(config.task.name)
     processes.keep_large_blocks()
+    built = build.task_and_learner(config, scheme.policy.needs)
     directory = create_directory(root, build.run_name(config, time.strftime("%Y%m%d-%H%M%S")))
     (directory / "config.toml").write_text(config.to_toml())
     with RunLog(directory) as runlog:
@@ -124,7 +133,7 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None) 
             runlog.record(record)
             sink(record)
 
-        result = asyncio.run(_Run(config, scheme, directory, record, context).run(crew))
+        result = asyncio.run(_Run(config, scheme, directory, record, context).run(*built, crew))
         write_result(directory, result)
         sink(result)
     return result
@@ -145,16 +154,14 @@ class _Run:
         self._evaluation: EvalRecord | None = None
         self._begun = 0.0
 
-    async def run(self, crew: Crew | None) -> Result:
-        """Build, serve, and say how it went."""
+    async def run(self, task: "Task", learner: "Learner", crew: Crew | None) -> Result:
+        """Serve, and say how it went."""
         interrupts = _Interrupts()
-        loop = asyncio.get_running_loop()
-        task, learner = await loop.run_in_executor(None, _build, self._config)
         self._record(self._about(learner))
         with ExitStack() as stack:
             self._evaluator = None
             if task.test is not None:
-                self._evaluator = EvaluatorProcess(self._context, self._config)
+                self._evaluator = await asyncio.to_thread(EvaluatorProcess, self._context, self._config)
                 stack.callback(self._evaluator.close)
             sockets = stack.enter_context(Sockets())
             sockets.farewell = 0.5
@@ -162,19 +169,28 @@ class _Run:
             self._begun = time.monotonic()
             master = self._master(hub, learner)
             interrupts.end(master.stop)
-            ending = await self._serve(master, crew, Running(hub.ports.control, self._directory, master.stop))
+            running = Running(hub.ports.control, self._directory, master.stop, lambda: len(master.ready))
+            ending = await self._serve(master, crew, running)
         return self._result(ending, learner)
 
     async def _serve(self, master: Master, crew: Crew | None, running: Running) -> Ending:
         if crew is None:
             log.info("listening on %s port %d", self._config.net.bind, running.port)
             return await master.run()
-        looking_after = asyncio.get_running_loop().create_task(crew(running))
+        looking_after = asyncio.get_running_loop().create_task(self._look_after(crew, running))
         try:
             return await master.run()
         finally:
             looking_after.cancel()
-            await asyncio.gather(looking_after, return_exceptions=True)
+            await asyncio.wait({looking_after})
+
+    async def _look_after(self, crew: Crew, running: Running) -> None:
+        """The crew's failure is the run's: nothing goes on half alive."""
+        try:
+            await (await asyncio.to_thread(crew, running))
+        except Exception as error:
+            log.exception("looking after the local workers failed")
+            running.stop(f"looking after the local workers failed: {type(error).__name__}: {error}", 70)
 
     def _about(self, learner: "Learner") -> RunRecord:
         config = self._config
@@ -210,15 +226,11 @@ class _Run:
         planned = build.delay_of(config).seconds
 
         def write(captured: tuple[int, Any]) -> str:
-            from pgczmq.train import checkpoint
-
             step, state = captured
-            about = {"step": step, "run": self._run_id, "seed": config.seed, "scheme": config.scheme.name}
-            code = {"coefficients": self._scheme.coefficients_NC.tolist()}
-            path = checkpoint.write(
-                self._directory / "checkpoints", step, learner=state, state=about | code, keep=config.checkpoint.keep
+            rows = self._scheme.coefficients_NC
+            return write_checkpoint(
+                config, self._directory, step, state=state, run_id=self._run_id, coefficients_NC=rows
             )
-            return path.name
 
         return Master(
             Engine(self._scheme, build.rules_of(config), planned, 0.0),
@@ -233,6 +245,8 @@ class _Run:
     async def _evaluate(self, step: int, snapshot: Snapshot) -> None:
         if self._evaluator is None:
             return
+        if step == self._config.steps:
+            self._evaluator.hurry()  # nobody trains beside it any more, and the run waits for it
         try:
             answer = await self._evaluator.evaluate(step, snapshot)
         except ClusterError as error:  # said and recorded, but no reason to throw away what was trained
@@ -249,20 +263,12 @@ class _Run:
         self._record(self._evaluation)
 
     def _result(self, ending: Ending, learner: "Learner") -> Result:
-        evaluated = self._evaluation if self._evaluation and self._evaluation.step == ending.steps else None
-        return Result(
-            scheme=self._config.scheme.name,
-            workers=self._config.workers,
-            stragglers=self._config.workers - self._scheme.k,
-            steps=ending.steps,
-            seconds=ending.seconds,
-            loss=evaluated.loss if evaluated else ending.loss,
-            accuracy=evaluated.metric if evaluated else None,
-            late_fraction=ending.late_fraction,
-            diverged=ending.diverged,
+        return result_of(
+            self._config,
+            ending,
+            k=self._scheme.k,
+            evaluation=self._evaluation,
             weights_sha256=learner.sha256(),
-            exit=ending.exit_code,
-            reason=ending.reason,
             run=str(self._directory),
         )
 
@@ -282,19 +288,7 @@ class _Interrupts:
 
     def _signalled(self, number: int) -> None:
         if self._stop is None:
+            processes.show_cursor()
             os._exit(128 + number)
         stop, self._stop = self._stop, None
         stop(f"interrupted by {signal.Signals(number).name}", 75)
-
-
-def _build(config: RunConfig) -> tuple["Task", "Learner"]:
-    """Task and learner; imports torch."""
-    from pgczmq.train.data import Partitions
-    from pgczmq.train.optimizer import Learner
-    from pgczmq.train.task import load_task
-
-    task = load_task(config.task.name, config.task.args, config.seed)
-    cut = config.task
-    # Built for its complaints: the master itself needs no minibatches.
-    Partitions(len(task.train), config.workers, batch_size=cut.batch_size, sampler=cut.sampler, seed=config.seed)
-    return task, Learner(task, config=config.optimizer, steps=config.steps, seed=config.seed)

@@ -4,6 +4,7 @@ A process that imports torch costs seconds and hundreds of megabytes; a fork of 
 The helper never runs torch (no thread pool to inherit) and has no ZeroMQ context.
 """
 
+import contextlib
 import ctypes
 import multiprocessing
 import os
@@ -28,11 +29,14 @@ def start_helper(task: str = "") -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*PRELOADED, *(m for begin, m in _OF_TASKS.items() if task.startswith(begin))])
+    # Ctrl+C is for this process to handle; the helper only learns to ignore it once it has loaded everything.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = threads or "1"
     try:
         forkserver.ensure_running()
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         if threads is None:
             del os.environ["OMP_NUM_THREADS"]
     return context
@@ -61,12 +65,25 @@ def keep_large_blocks() -> None:
             ctypes.CDLL(None).mallopt(option, value)
 
 
+def show_cursor() -> None:
+    """Give the terminal its cursor back, for a process that leaves at once while a live view hides it."""
+    if sys.stderr.isatty():
+        os.write(sys.stderr.fileno(), b"\x1b[?25h")
+
+
 def lowest_priority() -> None:
     """Run this process only on cores that nobody else wants."""
     if hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     else:
         os.nice(19)
+
+
+def normal_priority(process: int) -> None:
+    """Take back ``lowest_priority`` for another process, where the system lets us."""
+    if hasattr(os, "SCHED_OTHER"):
+        with contextlib.suppress(OSError):  # it has ended, or this user may not: then it stays as it is
+            os.sched_setscheduler(process, os.SCHED_OTHER, os.sched_param(0))
 
 
 def cores() -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgczmq.app.build import delay_of, scheme_of
+from pgczmq.app.build import delay_of, partitions_of, scheme_of
 from pgczmq.app.processes import cores, keep_large_blocks
 from pgczmq.config import RunConfig, loads
 from pgczmq.core.delays import NoDelay
@@ -106,7 +106,9 @@ def resolve(host: str, port: int) -> str:
         MasterUnreachable: the name is not known.
     """
     try:
-        return str(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4][0])
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        # IPv4 first: "localhost" is both, and a master listens on 127.0.0.1 unless told otherwise.
+        return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
     except OSError as error:
         raise MasterUnreachable(f"the master's host {host} cannot be found: {error.strerror}.") from None
 
@@ -119,7 +121,7 @@ def prepare(welcome: wire.Welcome, threads: int) -> Prepared:
     """
     import torch
 
-    from pgczmq.train.data import Partitions, hold
+    from pgczmq.train.data import hold
     from pgczmq.train.gradient import Gradients, resolve_device
     from pgczmq.train.task import load_task
 
@@ -127,17 +129,14 @@ def prepare(welcome: wire.Welcome, threads: int) -> Prepared:
     torch.set_num_threads(_threads(config, threads))
     scheme = scheme_of(config)
     task = load_task(config.task.name, config.task.args, config.seed)
-    cut = config.task
-    partitions = Partitions(
-        len(task.train), config.workers, batch_size=cut.batch_size, sampler=cut.sampler, seed=config.seed
-    )
+    partitions = partitions_of(config, task)
     compute = Gradients(
         task,
         held=welcome.held,
         coefficients=welcome.coefficients,
         partitions=partitions,
         seed=config.seed,
-        device=resolve_device(config.device),
+        device="cpu" if config.deterministic else resolve_device(config.device),
     )
     hold(task.train, partitions, welcome.held)
     pipeline = Pipeline(

@@ -44,6 +44,9 @@ def guarded(command: Callable[[], int]) -> NoReturn:
         code = 130
     except BrokenPipeError:
         code = 141
+    except Exception:
+        logging.getLogger("pgczmq").exception("this is a defect of pgczmq; please report it with what follows")
+        code = 70
     leave(code)
 
 
@@ -76,12 +79,26 @@ def log_to(console: "Console") -> None:
     """Send the program's log to the console that also shows the run, so that neither tears the other."""
     from rich.logging import RichHandler
 
+    from pgczmq.errors import ConfigError
+
     level = os.environ.get("PGC_LOG_LEVEL", "INFO").upper()
+    if level not in logging.getLevelNamesMapping():
+        raise ConfigError(f"PGC_LOG_LEVEL is one of DEBUG, INFO, WARNING, ERROR: got {level}.")
     if console.is_terminal:
         handler: logging.Handler = RichHandler(console=console, show_path=False, markup=False)
         logging.basicConfig(level=level, format="%(message)s", datefmt="%X", handlers=[handler], force=True)
     else:
         logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", force=True)
+
+
+def check_writable(file: Path) -> None:
+    """Better before the run than after it."""
+    from pgczmq.errors import ConfigError
+
+    try:
+        file.open("a").close()
+    except OSError as error:
+        raise ConfigError(f"--json needs a file that can be written: {file}: {error.strerror}.") from None
 
 
 def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) -> int:
@@ -94,6 +111,8 @@ def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) 
 
     console = Console(stderr=True)
     log_to(console)
+    if json_file is not None:
+        check_writable(json_file)
     with open_view(mode, console) as sink:
         result = run(sink)
     if mode != "none":

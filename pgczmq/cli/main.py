@@ -71,6 +71,28 @@ def local(config: ConfigOption = None, settings: SetOption = None, json: JsonOpt
     guarded(command)
 
 
+@pgc.command()
+def sim(
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    json: JsonOption = None,
+    timing_only: Annotated[
+        bool, typer.Option("--timing-only", help="Leave the gradients out; only who answers when is simulated.")
+    ] = False,
+) -> None:
+    """Run what pgc local runs in virtual time, in one process: two runs give the same bytes."""
+
+    def command() -> int:
+        from pgczmq.app import simulate
+
+        run_config = load_config(config, settings)
+        simulate.check(run_config)
+        model = None if timing_only else simulate.model_of(run_config)
+        return watch(run_config.ui.mode, lambda sink: simulate.run(run_config, model=model, sink=sink, root=RUNS), json)
+
+    guarded(command)
+
+
 def master(
     config: ConfigOption = None,
     settings: SetOption = None,
@@ -122,6 +144,23 @@ def worker(
     guarded(command)
 
 
+bench = typer.Typer(help="Measure what this program costs on this machine.", no_args_is_help=True)
+pgc.add_typer(bench, name="bench")
+
+
+@bench.command("sim")
+def bench_sim(json: JsonOption = None) -> None:
+    """Measure the simulator: steps a second of each scheme without gradients, and what it adds to gradients."""
+
+    def command() -> int:
+        from pgczmq.cli.bench import simulator
+
+        simulator(json)
+        return 0
+
+    guarded(command)
+
+
 @pgc.command()
 def explain(
     config: ConfigOption = None,
@@ -139,6 +178,28 @@ def explain(
 
         show(load_config(config, settings), step=step, arrived=arrived, json_file=json)
         return 0
+
+    guarded(command)
+
+
+@pgc.command()
+def theory(
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    error: Annotated[
+        float | None, typer.Option(metavar="E", help="Also: what it costs until the bound on the error is E.")
+    ] = None,
+    json: JsonOption = None,
+) -> None:
+    """Print order statistics, error bounds and switching times, and check the formulas.
+
+    Parameters are the run's own: workers, optimizer.lr, task.batch_size, and [policy] with its response and bound.
+    """
+
+    def command() -> int:
+        from pgczmq.cli.theory import show
+
+        return show(load_config(config, settings), error=error, json_file=json)
 
     guarded(command)
 
@@ -173,7 +234,11 @@ def report(
         from pgczmq.runlog import read_result
         from pgczmq.view.tables import comparison
 
-        Console().print(comparison([read_result(run) for run in runs]))
+        unfinished = [run for run in runs if run.is_dir() and not (run / "result.json").exists()]
+        finished = [read_result(run) for run in runs if run not in unfinished]
+        Console().print(comparison(finished))
+        for run in unfinished:
+            Console(stderr=True).print(f"{run} has no result: still running, or it failed", markup=False)
         return 0
 
     guarded(command)

@@ -14,8 +14,8 @@ from pgczmq.core.schemes import Scheme
 def close(scheme: Scheme, opened: OpenStep, weights: Weights, at: float) -> ClosedStep:
     """Who was used, spare and missing, and what the estimate consists of."""
     answers = opened.answers
-    by_worker = sorted((w, a) for w, a in zip(weights.workers, weights.values, strict=True) if a != 0.0)
-    used = tuple(worker for worker, _ in by_worker)
+    by_worker = sorted([(w, a) for w, a in zip(weights.workers, weights.values, strict=True) if a != 0.0])
+    used = tuple([worker for worker, _ in by_worker])
     share, max_alpha = shares(scheme, weights)
     losses = fresh_losses(answers)
     finite = [loss for loss in losses.values() if math.isfinite(loss)]
@@ -27,12 +27,12 @@ def close(scheme: Scheme, opened: OpenStep, weights: Weights, at: float) -> Clos
         batch_fraction=opened.plan.batch_fraction,
         loss=sum(finite) / len(finite) if finite else math.nan,
         arrived=tuple(answers),
-        arrived_at=tuple(answer.at for answer in answers.values()),
+        arrived_at=tuple([answer.at for answer in answers.values()]),
         used=used,
         spare=tuple(sorted(answers.keys() - set(used))),
-        missing=tuple(worker for worker in range(scheme.workers) if worker not in answers),
-        weights=tuple(value for _, value in by_worker),
-        ages=tuple(answers[worker].ages for worker in used),
+        missing=tuple([worker for worker in range(scheme.workers) if worker not in answers]),
+        weights=tuple([value for _, value in by_worker]),
+        ages=tuple([answers[worker].ages for worker in used]),
         recovered=recovered(share),
         max_alpha=max_alpha,
         fresh=len(losses),
@@ -46,14 +46,14 @@ def shares(scheme: Scheme, weights: Weights) -> tuple[Floats, float]:
     """
     workers = list(weights.workers)
     alphas = np.array(weights.values)[:, None] * scheme.coefficients_NC[workers] * scheme.workers
-    held = np.array([scheme.placement.held[worker] for worker in workers], dtype=np.intp).reshape(alphas.shape)
+    held = scheme.held_NC[workers]
     share: Floats = np.bincount(held.ravel(), alphas.ravel(), minlength=scheme.workers).astype(np.float64, copy=False)
     return share, float(np.abs(alphas).max(initial=0.0))
 
 
 def recovered(share_N: Floats) -> float:
     """Fraction of the partitions that are in the estimate: those whose share is not 0, whatever else it is."""
-    return float((np.abs(share_N) > 1e-9).mean())
+    return int(np.count_nonzero(np.abs(share_N) > 1e-9)) / len(share_N)
 
 
 def fresh_losses(answers: dict[int, Arrived]) -> dict[int, float]:

@@ -10,7 +10,7 @@ decision.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgczmq.core import seeds
 from pgczmq.core.closing import close
@@ -48,7 +48,9 @@ from pgczmq.core.open_step import (
     could_close,
     is_hopeless,
 )
+from pgczmq.core.policies import Finished, Needs, PolicyState
 from pgczmq.core.schemes import Scheme
+from pgczmq.errors import ConfigError
 
 REMIND_SECONDS = 10.0
 
@@ -92,6 +94,10 @@ class Engine:
         self._said = ""
         self._applied = 0
         self._closed_loss = math.nan  # counts once the step is applied
+        self._closed = Finished(-1, 0, 0.0)  # seen by the policy then
+        self._policy = scheme.policy
+        self._policy_state = self._policy.first()
+        self._began_at = started_at  # step 0 was published
         self._losses = Losses()
         self.messages = 0
         self.late = 0
@@ -110,6 +116,18 @@ class Engine:
     def open_step(self) -> int:
         """The step that is open or being applied; -1 before the first."""
         return -1 if self._current is None else self._current.step
+
+    @property
+    def policy_state(self) -> PolicyState:
+        """Where the policy is: what a checkpoint keeps of it."""
+        return self._policy_state
+
+    @property
+    def deadline(self) -> float:
+        """When the run ends, or starts incomplete, if nothing happens until then; infinite while applying."""
+        if self._phase == "starting":
+            return self._started_at + self._rules.start_timeout
+        return math.inf if self._open is None else self._open.opened_at + self._rules.step_timeout
 
     @property
     def arrived(self) -> tuple[int, ...]:
@@ -136,12 +154,12 @@ class Engine:
         if self._phase == "finished":
             return []
         match event:
-            case Heard() | Ready() | Arrived():
+            case Arrived() | Heard() | Ready():
                 return self._alive(event)
             case Joined():
                 return self._members.join(event)
             case Left():
-                said = self._members.leave(event.worker, event.incarnation, event.reason)
+                said = self._members.leave(event.worker, event.incarnation, event.reason, state=event.state)
                 return self._after_leaving(said, event.at)
             case Tick():
                 return self._tick(event.at)
@@ -164,12 +182,12 @@ class Engine:
     def _alive(self, event: Heard | Ready | Arrived) -> list[Command]:
         """A sign of life, and what else it says; then a worker that is ready or back is counted on."""
         counts, commands = self._members.hear(event.worker, event.incarnation, event.at)
-        if isinstance(event, Ready) and self._members.make_ready(event.worker, event.incarnation):
-            counts = True
-            commands.append(Note("ready", f"worker {event.worker} is ready", worker=event.worker))
         if isinstance(event, Arrived):
             commands += self._take(event)
-        return commands + (self._count_on(event.worker, event.at) if counts else [])
+        elif isinstance(event, Ready) and self._members.make_ready(event.worker, event.incarnation):
+            counts = True
+            commands.append(Note("ready", f"worker {event.worker} is ready", worker=event.worker))
+        return commands + self._count_on(event.worker, event.at) if counts else commands
 
     def _count_on(self, worker: int, at: float) -> list[Command]:
         """A worker became ready, for the first time or again."""
@@ -203,7 +221,7 @@ class Engine:
         workers, ready = self._scheme.workers, sorted(self._members.ready)
         names = ", ".join(map(str, self._members.absent()))
         if at - self._started_at > self._rules.start_timeout:
-            enough = self._scheme.suffices(ready, k=self._scheme.policy.first().k, origin=0.0)
+            enough = self._scheme.suffices(ready, k=self._policy_state.plan.k, origin=0.0)
             if enough and not self._rules.deterministic:
                 note = Note("waiting", f"starting without workers {names}: start_timeout is over")
                 return [note, *self._publish(0, at)]
@@ -217,7 +235,9 @@ class Engine:
     # ------------------------------------------------------------ a step
 
     def _publish(self, step: int, at: float) -> list[Command]:
-        plan = self._scheme.policy.first()
+        plan = self._policy_state.plan
+        if step == 0:
+            self._began_at = at
         self._current = OpenStep(step, plan, at, seeds.origin(self._rules.seed, step))
         self._phase = "open"
         outcome = Outcome(self._outcome.step, self._outcome.used, self._outcome.spare, tuple(self._late))
@@ -225,21 +245,22 @@ class Engine:
         return [Publish(step, plan.k, plan.batch_fraction, outcome), *self._say_if_waiting()]
 
     def _take(self, event: Arrived) -> list[Command]:
-        member = self._members.find(event.worker, event.incarnation)
-        if member is None or event.worker not in self._members.ready:
+        worker, step, norm, current = event.worker, event.step, event.norm, self._current
+        member = self._members.find_ready(worker, event.incarnation)
+        if member is None:
             return [self._refuse(event, "its sender is not in this run")]
-        if event.step > self.open_step:
-            return [self._refuse(event, f"step {event.step} was never published")]
-        if event.step <= member.answered or self._is_in(event.worker, event.step):
+        if current is None or step > current.step:
+            return [self._refuse(event, f"step {step} was never published")]
+        if step <= member.answered or (step == current.step and worker in current.answers):
             return []  # sent again because the answer was not listed yet, or by the worker's next life
-        member.answered = event.step
+        member.answered = step
         self.messages += 1
-        if self._open is None or event.step < self._open.step or event.norm is None:
+        if self._phase != "open" or step < current.step or norm is None:
             return self._count_late(event)
-        if not math.isfinite(event.norm):
-            return self._refuse_nonfinite(self._open, (event.worker,), event.at)
-        self._open.take(event)
-        return [Use(event.step, event.worker), *self._close_if_possible(event.at)]
+        if not math.isfinite(norm):
+            return self._refuse_nonfinite(current, (worker,), event.at)
+        current.take(event)
+        return [Use(step, worker), *self._close_if_possible(event.at)]
 
     def _is_in(self, worker: int, step: int) -> bool:
         return self._current is not None and step == self._current.step and worker in self._current.answers
@@ -279,11 +300,28 @@ class Engine:
         self._outcome = Outcome(closed.step, closed.used, closed.spare)
         self._said = ""
         self._closed_loss = closed.loss
+        self._closed = Finished(closed.step, len(closed.arrived), self._seconds_at(closing))
         return [*commands, Apply(closed.step, closing.weights, closed)]
+
+    def _follow_policy(self, event: Applied) -> None:
+        if event.statistics is None and self._policy.needs != Needs():
+            raise ConfigError(
+                "the policy decides by statistics of the gradients: got a run without gradients. "
+                'Use policy.name="fixed" or "bound-optimal-k", or run it with gradients.'
+            )
+        finished = replace(self._closed, statistics=event.statistics)
+        self._policy_state = self._policy.next(self._policy_state, finished)
+
+    def _seconds_at(self, closing: Closing) -> float:
+        """From the run's beginning to a step's closing; in deterministic mode planned seconds alone, to the bit."""
+        if self._rules.deterministic:
+            return self._closed.seconds + closing.seconds
+        return closing.at - self._began_at
 
     def _applied_event(self, event: Applied) -> list[Command]:
         self._applied = self._being_applied(event.step, "applied").step + 1
         self._losses = self._losses.after(self._closed_loss)
+        self._follow_policy(event)
         if self._losses.exploded:
             return self._diverge(f"the mean loss of {LOSS_WINDOW} steps is over {DIVERGED_FACTOR:g} times the first")
         done = self._applied == self._rules.steps
@@ -357,4 +395,6 @@ class Engine:
     def _who_is_missing(self) -> str:
         absent = [worker for worker in self._members.absent() if not self._is_in(worker, self.open_step)]
         names = ", ".join(map(str, absent)) or "nobody"
-        return f"{self._scheme.name} needs {self._scheme.k} of {self._scheme.workers} workers; missing {names}"
+        return (
+            f"{self._scheme.name} needs {self._policy_state.plan.k} of {self._scheme.workers} workers; missing {names}"
+        )

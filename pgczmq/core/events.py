@@ -4,6 +4,7 @@ driver's clock, and every event carries its own."""
 from dataclasses import dataclass
 
 from pgczmq.core.decoders import Weights
+from pgczmq.core.policies import Statistics
 
 # ---------------------------------------------------------------- events
 
@@ -37,12 +38,13 @@ class Heard:
 
 @dataclass(frozen=True)
 class Left:
-    """A worker is gone: it said so, or it can no longer be reached."""
+    """A worker is gone; ``state`` is "gone" when it can no longer be reached, "left" when it said goodbye."""
 
     worker: int
     incarnation: str
     reason: str
     at: float
+    state: str = "gone"
 
 
 @dataclass(frozen=True)
@@ -73,10 +75,15 @@ class Tick:
 
 @dataclass(frozen=True)
 class Applied:
-    """The update of a step is in the parameters."""
+    """The update of a step is in the parameters.
+
+    Args:
+        statistics: of the estimates, as far as the scheme's policy needs them.
+    """
 
     step: int
     at: float
+    statistics: Statistics | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ Source: schemes.md section 4, from the code of the authors of IS-GC.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from pgczmq.core.decoders import Weights, first_of_groups
 from pgczmq.core.placement import Placement
@@ -70,6 +72,23 @@ class CyclicIndependentSet(_IndependentSetDecoder):
         return chosen
 
 
+_Chosen: TypeAlias = "tuple[int, int, Any]"
+"""Workers chosen so far, the last of them first: (how many, the last, those before it). Longer by one in O(1)."""
+
+_NOBODY: _Chosen = (0, -1, None)
+
+
+_count = itemgetter(0)
+
+
+def _listed(chosen: _Chosen) -> list[int]:
+    backwards = []
+    while chosen[0]:
+        backwards.append(chosen[1])
+        chosen = chosen[2]
+    return backwards[::-1]
+
+
 @dataclass(frozen=True)
 class HybridIndependentSet(_IndependentSetDecoder):
     """Hybrid repetition with conflicts inside a group and between neighbours: a dynamic programme round the circle.
@@ -89,19 +108,28 @@ class HybridIndependentSet(_IndependentSetDecoder):
             members[worker // size].append(worker)
         start = turn // size
         ring = members[start:] + members[:start]
-        return max((self._around(first, ring[1:]) for first in (*ring[0], None)), key=len)
+        most = min(sum(1 for group in ring if group), self.workers // self.load)
+        best: list[int] = []
+        for first in (*ring[0], None):
+            found = self._around(first, ring[1:])
+            best = found if len(found) > len(best) else best
+            if len(best) == most:
+                break
+        return best
 
     def _around(self, first: int | None, ring: list[list[int]]) -> list[int]:
-        best: dict[int | None, tuple[int, ...]] = {first: () if first is None else (first,)}
+        best: dict[int | None, _Chosen] = {first: _NOBODY if first is None else (1, first, _NOBODY)}
         for group in ring:
-            following: dict[int | None, tuple[int, ...]] = {None: max(best.values(), key=len)}
+            following: dict[int | None, _Chosen] = {None: max(best.values(), key=_count)}
             for worker in group:
-                reachable = [chosen for last, chosen in best.items() if last not in self.conflicts[worker]]
+                conflicts = self.conflicts[worker]
+                reachable = [chosen for last, chosen in best.items() if last not in conflicts]
                 if reachable:
-                    following[worker] = (*max(reachable, key=len), worker)
+                    longest = max(reachable, key=_count)
+                    following[worker] = (longest[0] + 1, worker, longest)
             best = following
-        closed = [list(chosen) for last, chosen in best.items() if not self._clash(first, last)]
-        return max(closed, key=len, default=[])
+        closed = [chosen for last, chosen in best.items() if not self._clash(first, last)]
+        return _listed(max(closed, key=_count, default=_NOBODY))
 
     def _clash(self, first: int | None, last: int | None) -> bool:
         return first is not None and last is not None and first != last and first in self.conflicts[last]

@@ -1,8 +1,8 @@
 """Who is in the run: joining, leaving, silence, and two workers with one number. Part of the engine's state.
 
-A worker is *joined* once it is admitted, *ready* once it hears the broadcast, *gone* when it said goodbye, can
-no longer be reached or has been silent for SILENT_HEARTBEATS. A gone worker that is heard again under the same
-incarnation was only slow and is ready again; a new incarnation starts over.
+A worker is *joined* once it is admitted, *ready* once it hears the broadcast, *gone* when it can no longer be reached
+or has been silent for SILENT_HEARTBEATS, and *left* when it said goodbye. A gone worker that is heard again under the
+same incarnation was only slow and is ready again; a left one stays away; a new incarnation starts over.
 """
 
 from collections.abc import Set as AbstractSet
@@ -19,10 +19,15 @@ class Member:
 
     incarnation: str
     heard_at: float
-    state: str = "joined"  # joined | ready | gone
+    state: str = "joined"  # joined | ready | gone | left
     was_ready: bool = False  # has heard the broadcast: not for whoever fell silent between joining and that
     answered: int = -1  # last step of this incarnation that an answer was counted for
     rival: Joined | None = None  # another worker that wants this number, until the probe is answered
+
+    @property
+    def is_away(self) -> bool:
+        """Not to be counted on."""
+        return self.state in {"gone", "left"}
 
 
 class Members:
@@ -49,6 +54,13 @@ class Members:
         member = self._members.get(worker)
         return member if member is not None and member.incarnation == incarnation else None
 
+    def find_ready(self, worker: int, incarnation: str) -> Member | None:
+        """The same if it can be counted on."""
+        member = self._members.get(worker)
+        if member is None or member.incarnation != incarnation or member.state != "ready":
+            return None
+        return member
+
     def incarnation(self, worker: int) -> str:
         """Current incarnation of a known worker."""
         return self._members[worker].incarnation
@@ -63,7 +75,7 @@ class Members:
             commands = self._turn_away_rival(worker, member) + self._admit(worker, event)
             self._members[worker].answered = member.answered
             return commands
-        if member is None or member.state == "gone":
+        if member is None or member.is_away:
             return self._admit(worker, event)
         if member.rival is not None and member.rival.incarnation == event.incarnation:
             return [Probe(worker, member.incarnation)]
@@ -73,10 +85,13 @@ class Members:
 
     def hear(self, worker: int, incarnation: str, at: float) -> tuple[bool, list[Command]]:
         """Note a sign of life; tells whether a gone worker is back with it."""
-        member = self.find(worker, incarnation)
-        if member is None:
+        member = self._members.get(worker)
+        if member is None or member.incarnation != incarnation or member.state == "left":
             return False, []
-        member.heard_at = max(member.heard_at, at)
+        if at > member.heard_at:
+            member.heard_at = at
+        if member.state == "ready" and member.rival is None:
+            return False, []
         commands: list[Command] = []
         if member.rival is not None and at > member.rival.at:
             commands += self._turn_away_rival(worker, member)
@@ -101,12 +116,17 @@ class Members:
         member = self._members[worker]
         member.answered = min(member.answered, step - 1)
 
-    def leave(self, worker: int, incarnation: str, reason: str) -> list[Command]:
-        """Count on this worker no more; a rival for its number is admitted."""
+    def leave(self, worker: int, incarnation: str, reason: str, *, state: str = "gone") -> list[Command]:
+        """Count on this worker no more; a rival for its number is admitted.
+
+        Args:
+            state: "gone" may be heard again and is back then; "left" said goodbye, and what is still on its way
+                does not bring it back.
+        """
         member = self.find(worker, incarnation)
-        if member is None or member.state == "gone":
+        if member is None or member.is_away:
             return []
-        self._become(worker, "gone")
+        self._become(worker, state)
         commands: list[Command] = [Note("left", f"worker {worker} {reason}", worker=worker)]
         if member.rival is not None:
             commands += self._admit(worker, member.rival)
@@ -122,7 +142,7 @@ class Members:
         for worker, member in list(self._members.items()):
             silent = at - member.heard_at
             deaf = member.rival is not None and at - max(member.rival.at, member.heard_at) > self._heartbeat
-            if member.state != "gone" and (deaf or silent > SILENT_HEARTBEATS * self._heartbeat):
+            if not member.is_away and (deaf or silent > SILENT_HEARTBEATS * self._heartbeat):
                 commands += self.leave(worker, member.incarnation, f"has been silent for {silent:.1f} s")
         return commands
 
@@ -150,7 +170,7 @@ class Members:
         for worker, member in self._members.items():
             if member.incarnation == incarnation:  # its first hello was heard already
                 return worker
-        taken = {worker for worker, member in self._members.items() if member.state != "gone"}
+        taken = {worker for worker, member in self._members.items() if not member.is_away}
         return next((worker for worker in range(self._workers) if worker not in taken), None)
 
     def _no_such_number(self, worker: int | None) -> str:

@@ -62,6 +62,7 @@ class Closing:
         at: when, seconds.
         late: answers that are there although they were planned to come later, by worker.
         partial: they are not usable, but nobody owes another one.
+        seconds: planned, from the step's opening to ``at``; 0 where nothing is planned.
     """
 
     answers: dict[int, Arrived]
@@ -69,6 +70,7 @@ class Closing:
     at: float
     late: tuple[Arrived, ...] = ()
     partial: bool = False
+    seconds: float = 0.0
 
 
 def closing_now(scheme: Scheme, opened: OpenStep, ready: AbstractSet[int], at: float) -> Closing | None:
@@ -126,5 +128,6 @@ def closing_as_planned(scheme: Scheme, opened: OpenStep, planned: PlannedSeconds
                 weights,
                 opened.opened_at + seconds,
                 tuple(opened.answers[worker] for worker in late),
+                seconds=seconds,
             )
     raise AssertionError(f"{scheme.name} is not usable with all workers")

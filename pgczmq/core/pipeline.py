@@ -6,6 +6,7 @@ It knows gradients only by place and by the step at which they were evaluated. T
 sends; a finished evaluation is always retained, also when its message will be late.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -93,7 +94,7 @@ DelaySeconds = Callable[[int, int, int, float], float]
 """(worker, step, partitions evaluated, batch fraction) -> seconds of injected delay."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Work:
     step: int
     batch_fraction: float
@@ -109,7 +110,7 @@ class Pipeline:
         worker: its number.
         held: partitions at its places.
         schedule: what to evaluate at a step.
-        on_new_step: "skip" or "abandon".
+        on_new_step: "skip", "abandon" or "queue".
         delay: injected delay, drawn once per (worker, step).
     """
 
@@ -123,7 +124,7 @@ class Pipeline:
         self._delay = delay
         self._evaluated_at: list[int | None] = [None] * len(self._held)
         self._work: _Work | None = None
-        self._next: Published | None = None
+        self._waiting: deque[Published] = deque()  # the newest alone, unless steps queue
         self._open_step = -1
         self._begun = -1
 
@@ -147,41 +148,44 @@ class Pipeline:
         match event:
             case Published():
                 return self._published(event)
-            case Opened():
-                self._open_step = max(self._open_step, event.step)
-                return []
             case Evaluated():
                 return self._evaluated(event.loss)
             case DelayOver():
                 work = self._work
                 return self._answer(work) if work and work.delaying and work.step == event.step else []
+            case Opened():
+                self._open_step = max(self._open_step, event.step)
+                return []
 
     def _published(self, event: Published) -> list[WorkerCommand]:
-        newest = self._begun if self._next is None else self._next.step
+        newest = self._waiting[-1].step if self._waiting else self._begun
         if event.step <= newest:
             return []
-        self._open_step = max(self._open_step, event.step)
-        self._next = event
-        if self._work is None:
-            return self._begin_next()
-        evaluating = not self._work.delaying
-        if when_behind(self._on_new_step, evaluating=evaluating) is Behind.DROP:
-            return self._begin_next()
-        return []
+        if event.step > self._open_step:
+            self._open_step = event.step
+        work = self._work
+        behind = when_behind(self._on_new_step, evaluating=work is not None and not work.delaying)
+        if behind is not Behind.QUEUE:
+            self._waiting.clear()
+        self._waiting.append(event)
+        return self._begin_next() if work is None or behind is Behind.DROP else []
 
     def _begin_next(self) -> list[WorkerCommand]:
-        """Start on the newest parameters, unless a later step is known to be open: theirs are on the way."""
-        self._work = None
-        event, self._next = self._next, None
-        if event is None or event.step < self._open_step:
-            return []
-        places = self._schedule.places(self._worker, event.step, self._evaluated_at)
-        self._begun = event.step
-        self._work = _Work(event.step, event.batch_fraction, list(places))
-        return [self._evaluate(self._work)]
+        """Start on the next parameters, unless a later step is known to be open: theirs are on the way.
 
-    def _evaluate(self, work: _Work) -> EvaluatePlace:
-        return EvaluatePlace(work.step, work.todo[0], work.batch_fraction)
+        Only where steps queue, a closed one is worked on all the same.
+        """
+        self._work = None
+        if not self._waiting:
+            return []
+        event = self._waiting.popleft()
+        if event.step < self._open_step and when_behind(self._on_new_step, evaluating=False) is not Behind.QUEUE:
+            return []
+        step, fraction = event.step, event.batch_fraction
+        places = list(self._schedule.places(self._worker, step, self._evaluated_at))
+        self._begun = step
+        self._work = _Work(step, fraction, places)
+        return [EvaluatePlace(step, places[0], fraction)]
 
     def _evaluated(self, loss: float) -> list[WorkerCommand]:
         work = self._work
@@ -190,15 +194,17 @@ class Pipeline:
         place = work.todo.pop(0)
         self._evaluated_at[place] = work.step
         work.losses.append((self._held[place], loss))
-        if self._next is not None and when_behind(self._on_new_step, evaluating=False) is Behind.DROP:
+        if self._waiting and when_behind(self._on_new_step, evaluating=False) is Behind.DROP:
             return self._begin_next()
         if work.todo:
-            return [self._evaluate(work)]
+            return [EvaluatePlace(work.step, work.todo[0], work.batch_fraction)]
         work.delaying = True
         seconds = self._delay(self._worker, work.step, len(work.losses), work.batch_fraction)
         return [Delay(work.step, seconds)] if seconds > 0 else self._answer(work)
 
     def _answer(self, work: _Work) -> list[WorkerCommand]:
-        ages = tuple(work.step - at for at in self._evaluated_at if at is not None)
-        kind = Report if work.step < self._open_step else Answer
-        return [kind(work.step, ages, tuple(work.losses)), *self._begin_next()]
+        step = work.step
+        ages = tuple([step - at for at in self._evaluated_at if at is not None])
+        kind = Report if step < self._open_step else Answer
+        answer = kind(step, ages, tuple(work.losses))
+        return [answer, *self._begin_next()]

@@ -7,7 +7,7 @@ of place l was evaluated, None where there is none.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, cast
 
 
 class Schedule(Protocol):
@@ -44,30 +44,35 @@ class EvaluateOne:
     def places(self, worker: int, step: int, evaluated_at: Sequence[int | None]) -> tuple[int, ...]:
         """All places without a gradient, else exactly one."""
         load = len(evaluated_at)
-        empty = tuple(place for place, at in enumerate(evaluated_at) if at is None)
-        if empty:
-            return empty
+        if None in evaluated_at:
+            return tuple(place for place, at in enumerate(evaluated_at) if at is None)
         turn = (step - 1 + self.stagger * (worker % load)) % load
-        ages = [step - at for at in evaluated_at if at is not None]
-        oldest = max(range(load), key=lambda place: (ages[place], -((place - turn) % load)))
-        return (oldest if ages[oldest] > self.max_age else turn,)
+        whole = cast("Sequence[int]", evaluated_at)
+        oldest = min(whole)
+        if step - oldest <= self.max_age:
+            return (turn,)
+        return (next(place for place in (*range(turn, load), *range(turn)) if whole[place] == oldest),)
 
 
 class Behind(Enum):
     """What a worker in the middle of a step does when a newer step is published."""
 
-    FINISH = "finish"
+    FINISH = "finish"  # then the newest step
     DROP = "drop"
+    QUEUE = "queue"  # finish, then every step that was published meanwhile
 
 
 def when_behind(on_new_step: str, *, evaluating: bool) -> Behind:
     """The one rule for real workers and simulated ones.
 
     ``skip`` finishes what the step in hand asks for. ``abandon`` drops the rest of it, between partitions or
-    inside an injected delay; a partition being evaluated is finished and retained first.
+    inside an injected delay; a partition being evaluated is finished and retained first. ``queue`` works through
+    every step in order, as Ray actors do; the backlog grows without bound, and real runs refuse it.
 
     Args:
-        on_new_step: the scheme's setting, "skip" or "abandon".
+        on_new_step: the scheme's setting, "skip", "abandon" or "queue".
         evaluating: a partition is being evaluated at this moment.
     """
+    if on_new_step == "queue":
+        return Behind.QUEUE
     return Behind.DROP if on_new_step == "abandon" and not evaluating else Behind.FINISH

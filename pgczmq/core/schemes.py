@@ -7,6 +7,10 @@ A scheme is a value. A new one is one function from ``Settings`` to ``Scheme``: 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
 
 from pgczmq.core import codes, independent, placement
 from pgczmq.core.codes import Code, Floats
@@ -19,7 +23,7 @@ from pgczmq.core.decoders import (
     Weights,
 )
 from pgczmq.core.placement import Placement
-from pgczmq.core.policies import FixedPolicy, Plan
+from pgczmq.core.policies import FixedPolicy, Plan, Policy
 from pgczmq.core.schedule import EvaluateAll, EvaluateOne, Schedule
 from pgczmq.core.settings import Settings
 from pgczmq.errors import ConfigError
@@ -41,10 +45,11 @@ class Scheme:
         takes_any_k: the decoder is usable at any number of arrivals, so that k alone decides when to close.
         wait: "k" or "usable": whether to wait for k arrivals when fewer are usable already.
         shortfall: "wait" or "partial": what to do when no usable set can come.
-        on_new_step: "skip" or "abandon": what a worker does that is behind.
+        on_new_step: "skip", "abandon" or "queue": what a worker does that is behind.
         code: how the coefficients were made, for people.
         max_alpha: largest |alpha| the code was accepted with; NaN when not scored.
         reads: the settings that this scheme reads, beside name, shortfall and on_new_step; None when it does not say.
+        adaptive: sets k and the batch fraction of every step; None for k arrivals of whole minibatches, always.
     """
 
     name: str
@@ -60,6 +65,7 @@ class Scheme:
     code: str = "ones"
     max_alpha: float = float("nan")
     reads: frozenset[str] | None = None
+    adaptive: Policy | None = None
 
     @property
     def workers(self) -> int:
@@ -71,10 +77,28 @@ class Scheme:
         """Partitions a worker holds."""
         return self.placement.load
 
+    @cached_property
+    def held_NC(self) -> NDArray[np.intp]:
+        """Partitions at the places of each worker."""
+        return np.array(self.placement.held, dtype=np.intp)
+
     @property
-    def policy(self) -> FixedPolicy:
-        """What a step asks for."""
-        return FixedPolicy(Plan(self.k))
+    def policy(self) -> Policy:
+        """What every step asks for."""
+        return FixedPolicy(Plan(self.k)) if self.adaptive is None else self.adaptive
+
+    def following(self, policy: Policy) -> "Scheme":
+        """The same scheme with a policy of its own.
+
+        Raises:
+            ConfigError: the code fixes how many arrivals close a step.
+        """
+        if not self.takes_any_k:
+            raise ConfigError(
+                f"the code of {self.name} fixes how many arrivals close a step, so that it takes no policy but fixed. "
+                f"Schemes that take any: {', '.join(ANY_K)}."
+            )
+        return replace(self, adaptive=policy)
 
     def encode_NN(self) -> Floats:
         """The encoding matrix: row j holds worker j's coefficients at the partitions it holds."""
@@ -96,6 +120,9 @@ class Scheme:
         """Whether answers of these workers would close a step; decodes only where their number does not tell."""
         return len(workers) >= k if self.takes_any_k else self.usable(workers, k=k, origin=origin) is not None
 
+
+ANY_K = ("is-sgd", "fastest-k", "is-gc-fr", "is-gc-cr", "is-gc-hr", "pgc-cr")
+"""Schemes that are usable at any number of arrivals."""
 
 Builder = Callable[[Settings], Scheme]
 

@@ -5,8 +5,12 @@ any worker, in any process, at any time.
 """
 
 import hashlib
+from functools import lru_cache
 
 import numpy as np
+
+ORIGINS = 256
+"""Origins drawn together: to make a generator costs more than a whole step of a simulated cluster may."""
 
 
 def rng(seed: int, purpose: str, *indices: int) -> np.random.Generator:
@@ -22,7 +26,13 @@ def rng(seed: int, purpose: str, *indices: int) -> np.random.Generator:
 
 def origin(seed: int, step: int) -> float:
     """The random origin of a step in [0, 1), for decoders that must break ties fairly."""
-    return float(rng(seed, "origin", step).random())
+    block, place = divmod(step, ORIGINS)
+    return _origins(seed, block)[place]
+
+
+@lru_cache(maxsize=64)
+def _origins(seed: int, block: int) -> tuple[float, ...]:
+    return tuple(rng(seed, "origin", block).random(ORIGINS).tolist())
 
 
 def integer(seed: int, purpose: str, *indices: int) -> int:

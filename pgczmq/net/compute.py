@@ -10,6 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from pgczmq.core.policies import Plan, Statistics
+
 Buffer = memoryview | bytes | NDArray[Any]
 Snapshot = tuple[NDArray[np.float32], NDArray[np.uint8]]
 """Read-only parameters (P,) and packed model buffers, never written again."""
@@ -33,6 +35,11 @@ class Update(Protocol):
         """Euclidean norm of the estimate."""
         ...
 
+    @property
+    def statistics(self) -> Statistics | None:
+        """What the run's policy reads; None when it reads nothing."""
+        ...
+
 
 class MasterCompute(Protocol):
     """The parameters and how they are updated."""
@@ -51,7 +58,7 @@ class MasterCompute(Protocol):
         """The current parameters and buffers, in memory that nobody writes again."""
         ...
 
-    def apply(self, step: int, messages: Sequence[tuple[int, float, Buffer, Buffer]]) -> Update:
+    def apply(self, step: int, messages: Sequence[tuple[int, float, Buffer, Buffer]], plan: Plan) -> Update:
         """Combine (worker, weight, gradient, buffers) and update the parameters, or tell why not."""
         ...
 

@@ -1,6 +1,8 @@
 """The master's sockets: who is behind which routing identity, and messages to and from them."""
 
+import asyncio
 import contextlib
+import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ log = logging.getLogger("pgczmq.master")
 
 PEERS_NAMED_AT_MOST = 1000
 HELLOS_AT_MOST = 10_000
+MESSAGES_IN_A_ROW = 32
 
 
 @dataclass(frozen=True)
@@ -124,9 +127,8 @@ class Hub:
             if isinstance(message, wire.Prepared):
                 self._unready.discard(message.incarnation)
             return
-        with contextlib.suppress(zmq.ZMQError):
-            if not isinstance(message, wire.Gradient | wire.Pull):
-                self._send_now(self._control, [peer.identity, wire.pack(wire.Rejected(reason=reason))])
+        if not isinstance(message, wire.Gradient | wire.Pull):
+            self.answer(peer, wire.Rejected(reason=reason))
         raise WireError(reason)
 
     def _stranger(self, peer: Peer, message: wire.FromWorker) -> str:
@@ -201,8 +203,10 @@ class Hub:
         return self._messages(self._gradients)
 
     async def _messages(self, socket: zmq.asyncio.Socket) -> AsyncIterator[tuple[Peer, list[zmq.Frame]]]:
-        while True:
+        for count in itertools.count(1):
             frames = await socket.recv_multipart(copy=False)
+            if count % MESSAGES_IN_A_ROW == 0:
+                await asyncio.sleep(0)  # a receive that need not wait does not let others run
             peer = Peer(frames[0].bytes)
             if len(frames) < 2:
                 with self.blame(peer):
@@ -227,7 +231,14 @@ class Hub:
     def send_control(self, incarnation: str, message: wire.Header) -> bool:
         """Send a small message to a worker that said hello; False when it cannot be reached any more."""
         known = self._hellos.get(incarnation)
-        return known is not None and self._send_now(self._control, [known[0], wire.pack(message)])
+        if known is not None and self._send_now(self._control, [known[0], wire.pack(message)]):
+            return True
+        self._unready.discard(incarnation)
+        return False
+
+    def answer(self, peer: Peer, message: wire.Header) -> None:
+        """Send a small message to whoever sent one on the control socket."""
+        self._send_now(self._control, [peer.identity, wire.pack(message)])
 
     def send_bulk(self, worker: int, incarnation: str, message: wire.Params, snapshot: Snapshot) -> bool:
         """Send parameters to one worker; False when it cannot be reached."""

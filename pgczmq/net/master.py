@@ -15,8 +15,9 @@ from typing import Any
 
 from pgczmq.core import events
 from pgczmq.core.engine import Engine
+from pgczmq.core.policies import Plan, Statistics
 from pgczmq.net import wire
-from pgczmq.net.compute import Aside, MasterCompute, Snapshot
+from pgczmq.net.compute import Aside, MasterCompute, Snapshot, Update
 from pgczmq.net.hub import Hub
 from pgczmq.net.reception import Arrival, Reception
 from pgczmq.net.watchdog import watch
@@ -79,6 +80,7 @@ class Master:
             compute=compute,
             feed=self._feed,
             send_open=self._send_params,
+            send_beat=self._send_beat,
             sink=sink,
             now=self._now,
         )
@@ -86,6 +88,7 @@ class Master:
         self._busy = False
         self._finish: asyncio.Future[events.Finish] | None = None
         self._stopped = asyncio.Event()
+        self._saving = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._evaluations: set[asyncio.Task[None]] = set()
         self._loss: float | None = None
@@ -121,6 +124,11 @@ class Master:
             loss=self._loss,
             late_fraction=self._engine.late_fraction,
         )
+
+    @property
+    def ready(self) -> list[int]:
+        """Workers that can be counted on."""
+        return self._engine.ready
 
     def stop(self, reason: str, exit_code: int = 75) -> None:
         """End the run at the last applied step; from the loop's thread."""
@@ -290,7 +298,8 @@ class Master:
             if weight != 0.0
         ]
         loop = asyncio.get_running_loop()
-        update, snapshot = await loop.run_in_executor(self._thread, self._update, command.step, messages)
+        plan = Plan(command.closed.k, command.closed.batch_fraction)
+        update, snapshot = await loop.run_in_executor(self._thread, self._update, command.step, messages, plan)
         if not update.finite:
             for worker in update.culprits:
                 held.pop(worker, None)
@@ -300,27 +309,44 @@ class Master:
         received = sum(len(frame) for arrival in held.values() for frame in arrival.frames)
         self._held = {}
         self._snapshot = snapshot
-        self._record_step(command.closed, update.norm, received)
-        self._feed(events.Applied(command.step, self._now()))
+        self._record_step(command.closed, update, received)
+        self._feed(events.Applied(command.step, self._now(), update.statistics))
 
-    def _update(self, step: int, messages: Sequence[tuple[int, float, Any, Any]]) -> tuple[Any, Snapshot]:
+    def _update(
+        self, step: int, messages: Sequence[tuple[int, float, Any, Any]], plan: Plan
+    ) -> tuple[Update, Snapshot]:
         """On the compute thread."""
-        update = self._compute.apply(step, messages)
+        update = self._compute.apply(step, messages, plan)
         if not update.finite:
             return update, self._snapshot
         self._updates = step + 1
         return update, self._compute.snapshot()
 
-    def _record_step(self, closed: events.ClosedStep, norm: float, received: int) -> None:
+    def _record_step(self, closed: events.ClosedStep, update: Update, received: int) -> None:
         self._steps = closed.step + 1
         self._loss = closed.loss
         self._applied_at = self._now()
-        self._sink(StepRecord(**vars(closed), applied_at=self._applied_at, norm=norm, bytes=received))
+        seen = update.statistics or Statistics(update.norm)
+        self._sink(
+            StepRecord(
+                **vars(closed),
+                applied_at=self._applied_at,
+                norm=update.norm,
+                bytes=received,
+                inner=seen.inner,
+                distance=seen.distance,
+            )
+        )
 
     async def _checkpoint(self) -> None:
-        loop = asyncio.get_running_loop()
-        step, captured = await loop.run_in_executor(self._thread, self._capture)
-        name = await loop.run_in_executor(None, self._aside.write, captured)
+        """One at a time; a periodic one is left out while the one before is written, the last one never."""
+        if self._saving.locked() and self._engine.phase != "finished":
+            self._record("checkpoint", "left one out: the one before is still being written")
+            return
+        async with self._saving:
+            loop = asyncio.get_running_loop()
+            step, captured = await loop.run_in_executor(self._thread, self._capture)
+            name = await loop.run_in_executor(None, self._aside.write, captured)
         self._record("checkpoint", f"saved {name}", step=step)
 
     def _capture(self) -> tuple[int, Any]:

@@ -36,6 +36,7 @@ class Reception:
         compute: tells what workers must agree on, and the sizes of messages.
         feed: hands an event to the engine and carries out its commands.
         send_open: sends the open step to a worker (number, incarnation) that asks for it.
+        send_beat: sends a worker the master's heartbeat now.
         sink: takes records.
         now: seconds since the run's start.
     """
@@ -48,6 +49,7 @@ class Reception:
         compute: MasterCompute,
         feed: Callable[[events.Event], None],
         send_open: Callable[[int, str], None],
+        send_beat: Callable[[int, str], None],
         sink: Sink,
         now: Callable[[], float],
     ) -> None:
@@ -58,6 +60,7 @@ class Reception:
         self._sizes = [buffers.nbytes, params.nbytes]
         self._feed = feed
         self._send_open = send_open
+        self._send_beat = send_beat
         self._sink = sink
         self._now = now
         self._device: str | None = None
@@ -73,7 +76,15 @@ class Reception:
         """Everything on the control socket, for ever."""
         async for peer, frames in self._hub.control_messages():
             with self._hub.blame(peer):
-                self._on_control(peer, wire.to_master(frames[0].buffer))
+                self._on_control(peer, self._understood(peer, frames[0]))
+
+    def _understood(self, peer: Peer, frame: zmq.Frame) -> wire.ToMaster:
+        try:
+            return wire.to_master(frame.buffer)
+        except wire.OtherVersion:
+            reason = f"this master speaks protocol version {wire.PROTOCOL}; install the same pgczmq on both sides"
+            self._hub.answer(peer, wire.Rejected(reason=reason))
+            raise
 
     async def read_gradients(self) -> None:
         """Everything on the gradients socket, for ever."""
@@ -84,6 +95,8 @@ class Reception:
     def _on_control(self, peer: Peer, message: wire.ToMaster) -> None:
         if isinstance(message, wire.Hello):
             self._hub.note_hello(peer, message)
+            if self._engine.phase == "finished":
+                self._hub.reject(message.incarnation, "the run is over")
             self._feed(events.Joined(message.worker, message.incarnation, self._now()))
             return
         self._hub.check_sender(peer, message)
@@ -95,7 +108,7 @@ class Reception:
             case wire.Heartbeat():
                 self._sink(WorkerRecord(worker, at, message.state, message.step))
             case wire.Leaving():
-                self._feed(events.Left(worker, incarnation, f"left: {message.reason}", at))
+                self._feed(events.Left(worker, incarnation, f"left: {message.reason}", at, "left"))
             case _:
                 raise WireError(f"{message.type} does not belong on the control socket")
 
@@ -105,9 +118,10 @@ class Reception:
             text = f"worker {message.worker} was not let in: {reason}"
             self._sink(EventRecord(self._now(), "refused", text, message.worker))
             self._hub.send_control(message.incarnation, wire.Rejected(reason=reason))
-            self._feed(events.Left(message.worker, message.incarnation, "was not let in", self._now()))
+            self._feed(events.Left(message.worker, message.incarnation, "was not let in", self._now(), "left"))
             return
         self._feed(events.Ready(message.worker, message.incarnation, self._now()))
+        self._send_beat(message.worker, message.incarnation)  # it begins when it hears that it counts
 
     def _mismatch(self, theirs: dict[str, str]) -> str:
         """Why a worker would compute something else; empty when it would not."""

@@ -199,6 +199,10 @@ def pack(message: Header) -> bytes:
     return packed
 
 
+class OtherVersion(WireError):
+    """The peer speaks another version of this protocol."""
+
+
 def to_master(frame: bytes | memoryview) -> ToMaster:
     """What a worker sent.
 
@@ -211,7 +215,14 @@ def to_master(frame: bytes | memoryview) -> ToMaster:
 
 def to_worker(frame: bytes | memoryview) -> ToWorker:
     """What a master sent; errors as ``to_master``."""
-    message: ToWorker = _validated(_TO_WORKER, frame)
+    try:
+        message: ToWorker = _validated(_TO_WORKER, frame)
+    except OtherVersion:
+        table = unpack(frame)
+        kinds = [type(table.get(key)) for key in ("v", "reason")]
+        if table.get("type") != "rejected" or kinds != [int, str]:
+            raise
+        return Rejected(reason=table["reason"])  # understood in any version: it is how one is told of the other
     return message
 
 
@@ -219,7 +230,7 @@ def _validated(adapter: TypeAdapter[Any], frame: bytes | memoryview) -> Any:
     table = unpack(frame)
     version = table.get("v")
     if version != PROTOCOL:
-        raise WireError(f"the peer speaks protocol version {version!r}, this program version {PROTOCOL}")
+        raise OtherVersion(f"the peer speaks protocol version {version!r}, this program version {PROTOCOL}")
     try:
         return adapter.validate_python(table)
     except ValidationError as error:

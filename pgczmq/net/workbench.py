@@ -142,7 +142,7 @@ class Workbench:
             sent.beats += 1
         if sent.beats >= BEATS_BEFORE_RESEND:
             log.info("sending the answer to step %d again", sent.step)
-            sent.beats = 0
+            sent.beats, sent.tracker = 0, None
             self._start(self._send_answer(sent))
 
     async def _send_header(self, message: wire.Header) -> None:
@@ -162,14 +162,17 @@ class Workbench:
                 case pipeline.Delay():
                     self.state = "delayed"
                     self._clock.delay = command.seconds
-                    over = pipeline.DelayOver(command.step)
-                    asyncio.get_running_loop().call_later(command.seconds, self._feed, over)
+                    self._start(self._sleep(command))
                 case pipeline.Answer():
                     self._start(self._answer(command, self._clock))
                 case pipeline.Report():
                     self._start(self._send_header(self._header(command, self._clock, None)))
         if self._pipeline.idle:
             self.state = "idle"
+
+    async def _sleep(self, command: pipeline.Delay) -> None:
+        await asyncio.sleep(command.seconds)
+        self._feed(pipeline.DelayOver(command.step))
 
     def _take_in_hand(self, step: int) -> None:
         """A step begins with the newest parameters there are; later ones must not replace them half-way."""

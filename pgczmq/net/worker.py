@@ -6,6 +6,7 @@ What it does with the steps is the workbench's business.
 """
 
 import asyncio
+import itertools
 import logging
 import os
 import socket
@@ -29,6 +30,7 @@ log = logging.getLogger("pgczmq.worker")
 
 HELLO_SECONDS = (0.1, 1.0)  # first and longest pause between hellos
 OVERSLEPT_SECONDS = 1.0
+MESSAGES_IN_A_ROW = 32
 
 
 Prepare = Callable[[wire.Welcome], Prepared]
@@ -60,6 +62,8 @@ class Worker:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard_at = self._looked_at = time.monotonic()
+        self._prepared: Prepared | None = None
+        self._early: tuple[wire.Params, Sequence[zmq.Frame]] | None = None
         self._bench: Workbench | None = None
         self._refusals = 0
         self._mine: dict[str, Any] = {}
@@ -108,7 +112,7 @@ class Worker:
         self._open_bulk(welcome)
         self._start(self._beat(prepared.heartbeat))
         await self._beacon.wait()
-        self._bench = Workbench(prepared, self._mine, gradients=self._gradients, thread=self._thread, start=self._start)
+        self._prepared = prepared
         self._say_prepared()
 
     def _say_prepared(self) -> None:
@@ -139,8 +143,10 @@ class Worker:
     async def _read(
         self, source: zmq.asyncio.Socket, take: Callable[[wire.ToWorker, Sequence[zmq.Frame]], None]
     ) -> None:
-        while True:
+        for count in itertools.count(1):
             frames = await source.recv_multipart(copy=False)
+            if count % MESSAGES_IN_A_ROW == 0:
+                await asyncio.sleep(0)  # a receive that need not wait does not let others run
             try:
                 message = wire.to_worker(frames[0].buffer)
                 self._check_master(message)
@@ -165,10 +171,8 @@ class Worker:
                 raise JoinRefused(f"the master does not take this worker: {message.reason}.")
             case wire.Beat():
                 self._say_alive()
-                if self._bench is not None:
-                    if not message.ready:
-                        self._say_prepared()
-                    self._bench.take_beat(message)
+                if self._prepared is not None:
+                    self._on_beat(message, self._prepared)
             case wire.Refused():
                 if self._bench is not None:
                     self._bench.take_refusal(message)
@@ -177,6 +181,20 @@ class Worker:
                     self._bye.set_result(message)
             case _:
                 raise WireError(f"{message.type} does not belong on the control socket")
+
+    def _on_beat(self, beat: wire.Beat, prepared: Prepared) -> None:
+        """Work begins when the master says that it counts on this worker: an earlier answer would be turned down."""
+        if self._bench is None:
+            if not beat.ready:
+                self._say_prepared()
+                return
+            self._bench = Workbench(
+                prepared, self._mine, gradients=self._gradients, thread=self._thread, start=self._start
+            )
+            if self._early is not None:
+                self._bench.take_params(*self._early)
+                self._early = None
+        self._bench.take_beat(beat)
 
     def _on_welcome(self, welcome: wire.Welcome) -> None:
         if self._welcome.done():
@@ -193,9 +211,9 @@ class Worker:
         match message:
             case wire.Params():
                 wire.check_payload(frames, self._sizes)
+                self._beacon.set()  # as good as one
                 if self._bench is None:
-                    # A beacon like any other: an answer before "prepared" would be turned down, and the step lost.
-                    self._beacon.set()
+                    self._early = (message, frames)
                 else:
                     self._bench.take_params(message, frames)
             case wire.Beacon():

@@ -53,3 +53,24 @@ def norm(vector: FloatArray) -> float:
             # NumPy's own reduction: BLAS's dot product depends on its number of threads.
             total += float(np.add.reduce(np.square(block, out=block)))
     return math.sqrt(total)
+
+
+def inner(one: FloatArray, other: FloatArray) -> float:
+    """The inner product of two float32 [P], summed in float64."""
+    total = 0.0
+    with np.errstate(all="ignore"):
+        for start in range(0, one.size, BLOCK):
+            block = one[start : start + BLOCK].astype(np.float64)
+            total += float(np.add.reduce(np.multiply(block, other[start : start + BLOCK], out=block)))
+    return total
+
+
+def squared_distance(one: FloatArray, other: FloatArray) -> float:
+    """The squared Euclidean distance of two float32 [P], summed in float64."""
+    total = 0.0
+    with np.errstate(all="ignore"):
+        for start in range(0, one.size, BLOCK):
+            block = one[start : start + BLOCK].astype(np.float64)
+            np.subtract(block, other[start : start + BLOCK], out=block)
+            total += float(np.add.reduce(np.square(block, out=block)))
+    return total

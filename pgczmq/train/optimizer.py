@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from pgczmq.config import OptimizerConfig
+from pgczmq.core.policies import Needs, Plan, Statistics
 from pgczmq.errors import ConfigError, PgcError
 from pgczmq.train import blocks, checkpoint
 from pgczmq.train.blocks import Buffer, ByteArray, FloatArray
 from pgczmq.train.checkpoint import CheckpointState
 from pgczmq.train.fingerprint import fingerprints
 from pgczmq.train.flat import build_model, float_vector
+from pgczmq.train.observer import Observer
 from pgczmq.train.task import Task
 
 Message: TypeAlias = tuple[int, float, Buffer, Buffer]
@@ -69,27 +71,40 @@ class Update:
             Empty beside ``finite = False``: the run diverged; if ``norm`` is finite the parameters did, in
             this update, else the estimate, and it was not applied.
         norm: Euclidean norm of the estimate.
+        statistics: what the run's policy reads; None when it reads nothing, or nothing was applied.
     """
 
     finite: bool
     culprits: tuple[int, ...]
     norm: float
+    statistics: Statistics | None = None
 
 
 class Learner:
     """Parameters, buffers and optimizer. All methods are called from one thread at a time.
+
+    Args:
+        task: model and data.
+        config: the optimizer.
+        steps: of the whole run.
+        seed: of the run.
+        needs: the statistics that the run's policy reads.
 
     Attributes:
         fingerprint: see ``fingerprint.fingerprints``; the master computes on the CPU, whatever the workers use.
         parameter_count: P.
     """
 
-    def __init__(self, task: Task, *, config: OptimizerConfig, steps: int, seed: int) -> None:
+    def __init__(
+        self, task: Task, *, config: OptimizerConfig, steps: int, seed: int, needs: Needs | None = None
+    ) -> None:
         self._config = config
         self._steps = steps
         self._flat = build_model(task, seed)
         self._leaf = nn.Parameter(self._flat.params)
-        self._leaf.grad = self._estimate = torch.zeros_like(self._flat.params)
+        self._needs = needs or Needs()
+        self._observer = Observer(self._needs, len(self._flat))
+        self._leaf.grad = self._estimate = self._observer.next_estimate()
         self._optimizer = _build(config, self._leaf)
         self.fingerprint = fingerprints(task, self._flat, seed=seed)
         self.parameter_count = len(self._flat)
@@ -98,7 +113,7 @@ class Learner:
         """Fresh read-only copies of parameters, float32 [P], and buffers, uint8: safe to hand to a socket."""
         return self._flat.snapshot()
 
-    def apply(self, step: int, messages: Sequence[Message]) -> Update:
+    def apply(self, step: int, messages: Sequence[Message], plan: Plan | None = None) -> Update:
         """Move the parameters by the weighted sum of the messages, added in the order of worker numbers.
 
         The buffers become the mean of the messages' buffers. Messages are only read, and not kept.
@@ -106,6 +121,7 @@ class Learner:
         Args:
             step: sets the learning rate.
             messages: those that count at this step, at least one, in any order.
+            plan: the step's; the reference of distances is taken when it changes.
 
         Raises:
             WireError: a message's size is not the model's; nothing was applied.
@@ -115,13 +131,17 @@ class Learner:
         ordered = sorted(messages, key=lambda message: message[0])
         vectors = [float_vector(gradient, self.parameter_count) for _, _, gradient, _ in ordered]
         buffers = self._flat.buffers.average([packed for *_, packed in ordered])
+        self._leaf.grad = self._estimate = self._observer.next_estimate()
         blocks.weighted_sum([weight for _, weight, *_ in ordered], vectors, out=self._estimate.numpy())
         norm = blocks.norm(self._estimate.numpy())
         if not (math.isfinite(norm) and self._flat.buffers.finite(buffers)):
             return Update(False, self._culprits(ordered, vectors), norm)
+        self._observer.before(self._flat.params, plan)
         self._step(learning_rate(self._config, step, self._steps))
         self._flat.buffers.restore(buffers)
-        return Update(math.isfinite(blocks.norm(self._flat.params.numpy())), (), norm)
+        statistics = self._observer.after(self._flat.params, norm)
+        finite = math.isfinite(blocks.norm(self._flat.params.numpy()))
+        return Update(finite, (), norm, None if self._needs == Needs() else statistics)
 
     def sha256(self) -> str:
         """sha256 of the parameters' float32 bytes, in hexadecimal digits."""
@@ -130,7 +150,8 @@ class Learner:
     def checkpoint_state(self) -> CheckpointState:
         """A copy of everything that ``restore`` needs, to be written while the next steps run."""
         state = {key: _cloned(value) for key, value in self._optimizer.state[self._leaf].items()}
-        return CheckpointState(self._flat.state_dict(), {"name": self._config.name, "state": state})
+        about = {"name": self._config.name, "state": state, "observed": self._observer.state()}
+        return CheckpointState(self._flat.state_dict(), about)
 
     def save(self, directory: Path) -> None:
         """Write a checkpoint's files into this directory, which is made whole or not at all."""
@@ -156,6 +177,7 @@ class Learner:
         groups = self._optimizer.state_dict()["param_groups"]
         states = {0: dict(saved.optimizer["state"])} if saved.optimizer["state"] else {}
         self._optimizer.load_state_dict({"state": states, "param_groups": groups})
+        self._observer.restore(saved.optimizer.get("observed", {}))
 
     def _step(self, rate: float) -> None:
         for group in self._optimizer.param_groups:

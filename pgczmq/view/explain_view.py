@@ -50,6 +50,8 @@ def _facts(explanation: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _closing(explanation: Mapping[str, Any]) -> str:
     arrivals = words.count(explanation["k"], "arrival")
+    if explanation["policy"] != "fixed":
+        return f"at {arrivals} at first; then {explanation['policy']} decides"
     return f"when usable, at the latest at {arrivals}" if explanation["wait"] == "usable" else f"at {arrivals}"
 
 

@@ -200,7 +200,7 @@ def test_every_key_is_listed_once_and_can_be_named() -> None:
         ("optimizer.momentum=1", "optimizer.momentum should be less than 1: got 1."),
         ("net.port=70000", "net.port should be less than or equal to 65532: got 70000."),
         ("scheme.wait=always", "scheme.wait should be 'k' or 'usable': got 'always'."),
-        ("scheme.on_new_step=queue", "scheme.on_new_step should be 'skip' or 'abandon': got 'queue'."),
+        ("scheme.on_new_step=wait", "scheme.on_new_step should be 'skip', 'abandon' or 'queue': got 'wait'."),
         ("scheme.k=0", "scheme.k should be greater than or equal to 1: got 0."),
         ("delay.workers=[-1]", "delay.workers should be numbers from 0 to 7 in a run of workers=8"),
         ("task.sampler=shuffle", "task.sampler should be 'reshuffle' or 'fixed-batch': got 'shuffle'."),

@@ -35,6 +35,7 @@ from pgczmq.core.events import (
     Publish,
     Ready,
     Refuse,
+    Reject,
     Send,
     Spoiled,
     Tick,
@@ -186,6 +187,8 @@ class Cluster:
             case Admit(worker, incarnation):
                 self.admitted[worker] = incarnation
                 self.after(self.some(0.2), lambda: self.get_ready(worker, incarnation))
+            case Reject(worker, incarnation) if worker is not None:  # a sign of its former life came after its hello
+                self.after(self.some(1.0), lambda: self.try_again(worker, incarnation))
             case Probe(worker, incarnation):
                 if self.lives[worker].alive and self.lives[worker].name == incarnation:
                     self.later(Heard(worker, incarnation, self.now))
@@ -287,6 +290,10 @@ class Cluster:
         )
         self.lives[worker] = Life(worker, f"{worker}.{next(self.names)}", pipeline)
         self.later(Joined(worker, self.lives[worker].name, self.now))
+
+    def try_again(self, worker: int, incarnation: str) -> None:
+        if self.lives[worker].alive and self.lives[worker].name == incarnation:
+            self.later(Joined(worker, incarnation, self.now))
 
     def get_ready(self, worker: int, incarnation: str) -> None:
         if self.lives[worker].alive and self.lives[worker].name == incarnation:

@@ -2,6 +2,7 @@
 
 from pgczmq.core.engine import Engine, Rules
 from pgczmq.core.events import Admit, Command, Heard, Joined, Left, Note, Probe, Ready, Reject, Tick
+from pgczmq.core.members import Members
 from pgczmq.core.schemes import Settings, build
 
 ALIVE = "worker 1 is already in this run and alive; choose another --id, or stop that one first"
@@ -132,3 +133,13 @@ def test_getting_ready_twice_or_as_a_stranger_changes_nothing() -> None:
     assert engine.handle(Ready(1, "a1", 1.0)) == []
     assert engine.handle(Ready(1, "b", 1.0)) == []
     assert engine.handle(Ready(7, "b", 1.0)) == []
+
+
+def test_what_is_still_on_its_way_does_not_bring_back_a_worker_that_said_goodbye() -> None:
+    members = Members(3, 1.0)
+    members.join(Joined(1, "life", 0.0))
+    members.make_ready(1, "life")
+    members.leave(1, "life", "left: SIGTERM", state="left")
+    assert members.hear(1, "life", 0.5) == (False, [])
+    assert 1 not in members.ready
+    assert members.join(Joined(1, "next", 1.0)) == [Admit(1, "next")]

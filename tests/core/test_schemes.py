@@ -173,7 +173,7 @@ def test_settings_shared_by_all_schemes_arrive_in_every_one(name: str) -> None:
     scheme = build(settings)
     assert (scheme.shortfall, scheme.on_new_step) == ("partial", "abandon")
     assert scheme.wait == ("usable" if "wait" in scheme.reads else "k")
-    assert (scheme.policy.first().k, scheme.policy.first().batch_fraction) == (scheme.k, 1.0)
+    assert (scheme.policy.first().plan.k, scheme.policy.first().plan.batch_fraction) == (scheme.k, 1.0)
 
 
 @pytest.mark.parametrize("name", SCHEMES)

@@ -17,9 +17,11 @@ MAY_IMPORT = {
     "runlog": {"errors", "core"},
     "train": {"errors", "core", "config", "runlog"},
     "net": {"errors", "core", "config", "runlog"},
+    "sim": {"errors", "core", "config", "runlog", "train"},
     "view": {"errors", "runlog"},
-    "app": {"errors", "core", "config", "runlog", "train", "net"},
-    "cli": {"errors", "core", "config", "runlog", "train", "net", "view", "app"},
+    "app": {"errors", "core", "config", "runlog", "train", "net", "sim"},
+    "bench": {"errors", "core", "config", "runlog", "train", "net", "sim", "app"},
+    "cli": {"errors", "core", "config", "runlog", "train", "net", "view", "app", "bench"},
     "": set(),  # pgczmq/__init__.py
 }
 HOMES = {

@@ -25,6 +25,7 @@ class NumpyUpdate:
     finite: bool
     culprits: tuple[int, ...]
     norm: float
+    statistics: None = None
 
 
 class NumpyMaster:
@@ -43,7 +44,7 @@ class NumpyMaster:
         copy.flags.writeable = False
         return copy, EMPTY
 
-    def apply(self, step: int, messages: Sequence[tuple[int, float, Any, Any]]) -> NumpyUpdate:
+    def apply(self, step: int, messages: Sequence[tuple[int, float, Any, Any]], plan: Any = None) -> NumpyUpdate:
         estimate = np.zeros_like(self.params)
         bad = []
         for worker, weight, gradient, _ in sorted(messages, key=lambda message: message[0]):

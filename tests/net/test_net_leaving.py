@@ -128,11 +128,11 @@ class Gated(NumpyMaster):
         self.step, self.may = step, threading.Event()
         self.begun = threading.Event()
 
-    def apply(self, step, messages):
+    def apply(self, step, messages, plan):
         if step == self.step:
             self.begun.set()
             assert self.may.wait(30)
-        return super().apply(step, messages)
+        return super().apply(step, messages, plan)
 
 
 @pytest.mark.timeout(60)
@@ -192,7 +192,7 @@ async def test_a_checkpoint_that_cannot_be_written_ends_the_run_and_is_not_silen
 @pytest.mark.timeout(60)
 async def test_workers_hear_of_it_when_the_master_fails():
     class Broken(NumpyMaster):
-        def apply(self, step, messages):
+        def apply(self, step, messages, plan):
             raise RuntimeError("a bug")
 
     cluster = Cluster(scheme("dgd", 2), rules(EVER))

@@ -118,7 +118,7 @@ async def test_a_lost_welcome_is_repeated(monkeypatch):
 
     monkeypatch.setattr(Hub, "send_control", lose_first)
     cluster = Cluster(scheme("dgd", 3), rules(5))
-    ending = await run(cluster, order=(None, 1, None))  # whoever has no number keeps the one it was to have
+    ending = await run(cluster, order=(None, 2, None))  # whoever has no number keeps the one it was to have
     assert len(lost) == 3
     assert ending.exit_code == 0
     exactly_once(cluster, 5)
@@ -357,10 +357,10 @@ async def test_large_parameters_and_gradients_arrive_whole(monkeypatch):
     applied = NumpyMaster.apply
     copies = []
 
-    def looking(self, step, messages):
+    def looking(self, step, messages, plan):
         for _, _, gradient, _ in messages:
             copies.append(not isinstance(gradient, memoryview))
-        return applied(self, step, messages)
+        return applied(self, step, messages, plan)
 
     monkeypatch.setattr(NumpyMaster, "apply", looking)
     async with running(cluster, workers=()) as scene:

@@ -229,3 +229,10 @@ def test_payload_frames_have_the_sizes_they_must_have():
     for frames in ([], [b""], [bytes(8), b""], [b"", bytes(7)], [b"", bytes(8), b""]):
         with pytest.raises(WireError, match=r"must have \[0, 8\] bytes: got"):
             wire.check_payload(frames, [0, 8])
+
+
+def test_a_refusal_is_understood_whatever_the_version() -> None:
+    frame = msgpack.packb({"v": 7, "type": "rejected", "reason": "this master speaks version 7", "more": 1})
+    assert wire.to_worker(frame) == wire.Rejected(reason="this master speaks version 7")
+    with pytest.raises(wire.OtherVersion):
+        wire.to_worker(msgpack.packb({"v": 7, "type": "bye", "reason": "x"}))

@@ -50,6 +50,7 @@ EXPLANATION = {
     "stragglers": 1,
     "load": 2,
     "k": 1,
+    "policy": "fixed",
     "wait": "k",
     "placement": [[0, 1], [1, 0]],
     "encode": [[1.0, 1.0], [1.0, 0.0]],
@@ -108,3 +109,8 @@ def test_a_step_that_was_not_asked_for_and_a_matrix_that_is_too_large() -> None:
     plain = EXPLANATION | {"workers": 30, "step": None, "evaluates": None, "ages": None}
     _, workers = map(text, explain_view.tables(plain))
     assert workers[1] == ["worker", "holds"]
+
+
+def test_a_policy_that_decides_is_named() -> None:
+    summary, *_ = explain_view.tables(EXPLANATION | {"policy": "adaptive-k"})
+    assert ["a step closes", "at 1 arrival at first; then adaptive-k decides"] in text(summary)

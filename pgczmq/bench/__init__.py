@@ -1,0 +1,1 @@
+"""What this program costs, measured; and comparisons of schemes."""
