@@ -377,7 +377,7 @@ async def test_large_parameters_and_gradients_arrive_whole(monkeypatch):
 
 @pytest.mark.timeout(60)
 async def test_a_stopped_subscriber_costs_bounded_memory():
-    """X6: 40 messages of 8 MB to one who does not read: at most the marks' worth is kept."""
+    """X6: 1.2 GB in messages of 8 MB to one who does not read: about the marks' worth is kept, not all of it."""
     with Sockets() as sockets:
         nbytes = 8_000_000
         pub, port = sockets.broadcast("127.0.0.1", 0, nbytes)
@@ -385,10 +385,10 @@ async def test_a_stopped_subscriber_costs_bounded_memory():
         while not await sub.poll(10):  # subscriptions travel on their own
             await pub.send(b"beacon")
         before = resident_bytes()
-        for version in range(40):
+        for version in range(150):
             await pub.send(np.full(nbytes // 4, version, dtype=np.float32), copy=False)
         queued_at_most = pub.getsockopt(zmq.SNDHWM) + sub.getsockopt(zmq.RCVHWM)
-        assert resident_bytes() - before < (queued_at_most + 4) * nbytes
+        assert resident_bytes() - before < 2 * (queued_at_most + 4) * nbytes < 150 * nbytes / 3
 
 
 def resident_bytes():
