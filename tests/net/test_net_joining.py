@@ -1,6 +1,5 @@
 """Who is let in and who is not: numbers, second lives, strangers, and peers that say what they are not."""
 
-import asyncio
 import dataclasses
 import logging
 
