@@ -167,7 +167,7 @@ class NetConfig(Section):
     wire_dtype: Literal["float32"] = "float32"
     step_timeout: float = Field(600, gt=0)
     start_timeout: float = Field(120, gt=0)
-    heartbeat: float = Field(2, gt=0)
+    heartbeat: float = Field(2, gt=0, le=60)
     nonfinite: Literal["refuse", "abort"] = "refuse"
     security: Literal["auto", "insecure"] = "auto"
 
@@ -362,7 +362,7 @@ def load_function(name: str, setting: str) -> Callable[..., Any]:
     module_name, _, function_name = name.partition(":")
     here = str(Path.cwd())
     if here not in sys.path:
-        sys.path.insert(0, here)  # as `python -m` does; an installed console script does not
+        sys.path.append(here)  # last, so that a file of the user's called random.py breaks nothing
     try:
         function = getattr(importlib.import_module(module_name), function_name, None)
     except Exception as error:  # whatever the user's module does while it is imported

@@ -46,6 +46,9 @@ class RunRecord:
 class StepRecord:
     """One step, when its update has been applied; the fields of ``core.events.ClosedStep`` and what it cost.
 
+    In deterministic mode ``arrived_at`` and ``closed_at`` are planned: ``published_at`` plus the injected delays, which
+    nobody sleeps; what is late is late by that plan. ``published_at`` and ``applied_at`` are real.
+
     Args:
         inner, distance: as in ``core.policies.Statistics``; None when the run's policy does not read them.
     """
@@ -107,7 +110,7 @@ class LatencyRecord:
         send: the rest: both ways over the wire.
         arrived_at: on the master's clock.
         evaluated: partitions evaluated for it.
-        outcome: open (in time) or late.
+        outcome: open (in time) or late, as it really was, in deterministic mode too.
         newest_age: least age in the message; 0 unless the worker did not evaluate at this step.
     """
 

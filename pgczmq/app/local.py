@@ -67,8 +67,9 @@ class LocalWorkers:
         path = self._logs[number]
         text = path.read_text(errors="replace").strip() if path.exists() else ""
         lines = text.splitlines() or ["it left no log"]
+        said = lines[-1].rpartition(" ERROR ")[2]
         code = self._processes[number].exitcode
-        return f"worker {number} ended with exit code {code}: {lines[-1]} (more in {path})"
+        return f"worker {number} ended with exit code {code}: {said} (more in {path})"
 
     async def _end(self) -> None:
         """Give the workers a moment to leave of themselves."""

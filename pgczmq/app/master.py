@@ -93,15 +93,13 @@ def check_reachable(config: RunConfig) -> None:
     Raises:
         ConfigError: anybody on the network could join or read along, and the user did not say that this is fine.
     """
-    if config.net.security == "insecure":
-        return
     try:
         loopback = ipaddress.ip_address(config.net.bind.strip("[]")).is_loopback
     except ValueError:
         raise ConfigError(
             f"net.bind is the numeric address to listen on, for example 127.0.0.1 or 0.0.0.0: got {config.net.bind!r}."
         ) from None
-    if not loopback:
+    if not loopback and config.net.security != "insecure":
         raise ConfigError(
             f"nobody but this machine may connect unless you say so: got net.bind={config.net.bind}. On a network that "
             'you trust add --insecure (net.security="insecure"); otherwise keep 127.0.0.1 and let workers come '
@@ -123,6 +121,15 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None) 
     """
     scheme = check(config)
     context = processes.start_helper(config.task.name)
+    try:
+        return _run(config, scheme, context, sink=sink, root=root, crew=crew)
+    finally:
+        processes.end_helper()
+
+
+def _run(
+    config: RunConfig, scheme: Scheme, context: ForkServerContext, *, sink: Sink, root: Path, crew: Crew | None
+) -> Result:
     processes.keep_large_blocks()
     built = build.task_and_learner(config, scheme.policy.needs)
     directory = create_directory(root, build.run_name(config, time.strftime("%Y%m%d-%H%M%S")))
@@ -274,12 +281,12 @@ class _Run:
 
 
 class _Interrupts:
-    """The first SIGINT or SIGTERM ends the run properly, the second at once."""
+    """The first SIGINT, SIGTERM or SIGHUP ends the run properly, the second at once."""
 
     def __init__(self) -> None:
         self._stop: Callable[[str, int], None] | None = None
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled, number)
 
     def end(self, stop: Callable[[str, int], None]) -> None:
@@ -289,6 +296,7 @@ class _Interrupts:
     def _signalled(self, number: int) -> None:
         if self._stop is None:
             processes.show_cursor()
+            processes.end_helper()
             os._exit(128 + number)
         stop, self._stop = self._stop, None
         stop(f"interrupted by {signal.Signals(number).name}", 75)

@@ -7,9 +7,12 @@ The helper never runs torch (no thread pool to inherit) and has no ZeroMQ contex
 import contextlib
 import ctypes
 import multiprocessing
+import multiprocessing.util
 import os
+import shutil
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -17,7 +20,6 @@ from typing import Any
 
 PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient", "pgczmq.train.evaluate"]
 _OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
-_PR_SET_PDEATHSIG = 1
 _MALLOC = {-3: 2**30, -1: 2**31 - 1, -2: 2**28}  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes
 
 
@@ -31,14 +33,19 @@ def start_helper(task: str = "") -> ForkServerContext:
     context.set_forkserver_preload([*PRELOADED, *(m for begin, m in _OF_TASKS.items() if task.startswith(begin))])
     # Ctrl+C is for this process to handle; the helper only learns to ignore it once it has loaded everything.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    threads = os.environ.get("OMP_NUM_THREADS")
-    os.environ["OMP_NUM_THREADS"] = threads or "1"
+    # A file called random.py or torch.py in the current directory must not stand in for the real one.
+    settings = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), "PYTHONSAFEPATH": "1"}
+    kept = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     try:
         forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        if threads is None:
-            del os.environ["OMP_NUM_THREADS"]
+        for name, value in kept.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
     return context
 
 
@@ -52,10 +59,21 @@ def spawn(context: ForkServerContext, target: Callable[..., None], *args: Any) -
 def _adopted(target: Callable[..., None], *args: Any) -> None:
     """In the child: Ctrl+C is for the parent to handle, and the parent's end is ours."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        # The parent is the helper, which ends with the process that started it.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     target(*args)
+
+
+def _end_with_parent() -> None:
+    """The process that asked for this one, not the helper that forked it."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(128 + signal.SIGHUP)
+
+
+def end_helper() -> None:
+    """Remove what the helper needed on disk; it ends with this process and the processes it forked."""
+    shutil.rmtree(multiprocessing.util.get_temp_dir(), ignore_errors=True)
 
 
 def keep_large_blocks() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pgczmq.app.build import delay_of, partitions_of, scheme_of
 from pgczmq.app.processes import cores, keep_large_blocks
-from pgczmq.config import RunConfig, loads
+from pgczmq.config import RunConfig, loads, reason
 from pgczmq.core.delays import NoDelay
 from pgczmq.core.pipeline import Pipeline
 from pgczmq.errors import ConfigError, MasterUnreachable, PgcError
@@ -196,6 +196,7 @@ def _leave_on_signals(worker: Worker) -> None:
         worker.leave(f"signal {signal.Signals(number).name}", 128 + number)
 
     loop.add_signal_handler(signal.SIGTERM, leave, signal.SIGTERM)
+    loop.add_signal_handler(signal.SIGHUP, leave, signal.SIGHUP)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a local worker leaves Ctrl+C to its master
         loop.add_signal_handler(signal.SIGINT, leave, signal.SIGINT)
 
@@ -222,8 +223,9 @@ def run_to_exit_code(
     except PgcError as error:
         log.error("%s", error)
         return error.exit_code
-    except Exception:
+    except Exception as error:
         log.exception("the worker failed")
+        log.error("%s", reason(error))
         return 70
     log.info("the run is over: %s", bye.reason)
     return bye.exit if bye.exit >= 128 else 0

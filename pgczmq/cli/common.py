@@ -37,10 +37,10 @@ def guarded(command: Callable[[], int]) -> NoReturn:
     try:
         code = command()
     except PgcError as error:
-        _say_error(str(error))
+        say_error(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        _say_error("interrupted")
+        say_error("interrupted")
         code = 130
     except BrokenPipeError:
         code = 141
@@ -61,7 +61,8 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def _say_error(text: str) -> None:
+def say_error(text: str) -> None:
+    """The sentence that tells why the exit code is what it is."""
     from rich.console import Console
     from rich.text import Text
 
@@ -117,6 +118,8 @@ def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) 
         result = run(sink)
     if mode != "none":
         Console().print(result_table(result))
+    if result.exit not in (0, 75):
+        say_error(result.reason)
     if json_file is not None:
         json_file.write_text(to_json(result) + "\n")
     return result.exit

@@ -23,18 +23,18 @@ def main() -> None:
 
 def master_main() -> None:
     """Entry point of ``pgc-master``."""
-    _single(master)
+    _single(master, "pgc-master")
 
 
 def worker_main() -> None:
     """Entry point of ``pgc-worker``."""
-    _single(worker)
+    _single(worker, "pgc-worker")
 
 
-def _single(command: object) -> None:
+def _single(command: object, name: str) -> None:
     app = typer.Typer(pretty_exceptions_show_locals=False, add_completion=False)
     app.command()(command)  # type: ignore[type-var]
-    app()
+    app(prog_name=name)
 
 
 def _version(wanted: bool) -> None:

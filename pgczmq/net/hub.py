@@ -140,8 +140,8 @@ class Hub:
             return f"the message claims to be of worker {message.worker} but comes over another connection"
         return ""
 
-    def admit(self, worker: int, incarnation: str) -> None:
-        """Welcome a worker under a number."""
+    def admit(self, worker: int, incarnation: str) -> bool:
+        """Welcome a worker under a number; False when it has been welcomed before and only asked again."""
         before = self._incarnations.get(worker)
         if before is not None and before != incarnation:
             self._hellos.pop(before, None)
@@ -160,6 +160,7 @@ class Hub:
             **self.mine,
         )
         self.send_control(incarnation, welcome)
+        return before != incarnation
 
     def reject(self, incarnation: str, reason: str) -> None:
         """Turn a worker away that said hello."""

@@ -89,6 +89,7 @@ class Master:
         self._finish: asyncio.Future[events.Finish] | None = None
         self._stopped = asyncio.Event()
         self._saving = asyncio.Lock()
+        self._unsaved = ""  # why the newest checkpoint is not on disk
         self._tasks: set[asyncio.Task[None]] = set()
         self._evaluations: set[asyncio.Task[None]] = set()
         self._loss: float | None = None
@@ -116,8 +117,8 @@ class Master:
                 task.cancel()
             self._thread.shutdown(wait=False, cancel_futures=True)
         return Ending(
-            exit_code=finish.exit_code,
-            reason=finish.reason,
+            exit_code=finish.exit_code or (70 if self._unsaved else 0),
+            reason="; ".join(filter(None, (finish.reason, self._unsaved))),
             diverged=finish.diverged,
             steps=self._steps,
             seconds=self._applied_at - self._opened_at,
@@ -252,8 +253,9 @@ class Master:
     def _do_membership(self, command: events.Command) -> None:
         match command:
             case events.Admit():
-                self._hub.admit(command.worker, command.incarnation)
-                self._record("joined", f"worker {command.worker} joined from {self._hub.origin(command.incarnation)}")
+                if self._hub.admit(command.worker, command.incarnation):
+                    text = f"worker {command.worker} joined from {self._hub.origin(command.incarnation)}"
+                    self._record("joined", text, command.worker)
                 self._hub.publish(wire.Beacon(**self._hub.mine))
             case events.Reject():
                 self._record("refused", f"a worker was not let in: {command.reason}", command.worker)
@@ -344,10 +346,20 @@ class Master:
             self._record("checkpoint", "left one out: the one before is still being written")
             return
         async with self._saving:
-            loop = asyncio.get_running_loop()
-            step, captured = await loop.run_in_executor(self._thread, self._capture)
-            name = await loop.run_in_executor(None, self._aside.write, captured)
+            try:
+                step, name = await self._save()
+            except (OSError, RuntimeError) as error:  # a full disk, in torch's words or the system's
+                self._unsaved = f"a checkpoint could not be written: {error}"
+                log.error("%s", self._unsaved)
+                self._record("checkpoint", self._unsaved)
+                return
+        self._unsaved = ""
         self._record("checkpoint", f"saved {name}", step=step)
+
+    async def _save(self) -> tuple[int, str]:
+        loop = asyncio.get_running_loop()
+        step, captured = await loop.run_in_executor(self._thread, self._capture)
+        return step, await loop.run_in_executor(None, self._aside.write, captured)
 
     def _capture(self) -> tuple[int, Any]:
         """On the compute thread: a run stopped while an update is under way is saved with that update."""

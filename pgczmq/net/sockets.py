@@ -5,6 +5,7 @@ any size, ROUTER drops silently, DEALER queues for a master that is not there, n
 """
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, cast
@@ -124,10 +125,13 @@ def _bind(socket: zmq.asyncio.Socket, host: str, port: int) -> int:
     try:
         socket.bind(endpoint(host, port))
     except zmq.ZMQError as error:
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}. Another master may be running: stop "
-            "it, choose another net.port (the four from there are used), or net.port=0 for free ones."
-        ) from None
+        advice = "net.bind must be an address of this machine, for example 127.0.0.1 or 0.0.0.0."
+        if error.errno in {zmq.EADDRINUSE, errno.EACCES}:
+            advice = (
+                "Another master may be running: stop it, choose another net.port (the four from there are used), "
+                "or net.port=0 for free ones."
+            )
+        raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror}. {advice}") from None
     last = socket.getsockopt_string(zmq.LAST_ENDPOINT)
     return int(last.rpartition(":")[2])
 

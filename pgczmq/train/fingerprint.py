@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pgczmq.config import reason
 from pgczmq.core import seeds
 from pgczmq.errors import ConfigError
 from pgczmq.train.data import Samples
@@ -39,7 +40,11 @@ def _of_data(samples: Samples, *, seed: int) -> str:
     seed_global_streams(seed, "fingerprint")
     chosen = seeds.rng(seed, "fingerprint").choice(len(samples), min(SAMPLES_HASHED, len(samples)), replace=False)
     digest = hashlib.sha256()
-    for part in samples.batch(torch.from_numpy(np.sort(chosen))):
+    try:
+        parts = samples.batch(torch.from_numpy(np.sort(chosen)))
+    except Exception as error:  # the user's code
+        raise ConfigError(f"the training set cannot be read: {reason(error)}.") from error
+    for part in parts:
         digest.update(f"{tuple(part.shape)} {part.dtype}\n".encode())
         digest.update(_raw(part))
     return f"{len(samples)} samples, {digest.hexdigest()}"

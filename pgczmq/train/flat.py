@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
+from pgczmq.config import reason
 from pgczmq.core import seeds
 from pgczmq.errors import ConfigError, WireError
 from pgczmq.train.blocks import Buffer, ByteArray, FloatArray
@@ -148,7 +149,10 @@ def build_model(task: Task, seed: int, device: str = "cpu") -> FlatModel:
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seeds.integer(seed, "initial"))
-        module = task.model()
+        try:
+            module = task.model()
+        except Exception as error:  # the user's code
+            raise ConfigError(f"the task's model() failed: {reason(error)}.") from error
     if not isinstance(module, nn.Module):
         raise ConfigError(f"a task's model() returns a torch.nn.Module: got {type(module).__name__}.")
     return FlatModel(module, device)
