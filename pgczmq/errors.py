@@ -37,9 +37,3 @@ class MasterUnreachable(ClusterError):
     """The master does not answer, or has been silent for too long."""
 
     exit_code = 73
-
-
-class Interrupted(PgcError):
-    """A person or the machine's owner ended the run; what was applied is in the last checkpoint."""
-
-    exit_code = 75
