@@ -36,4 +36,5 @@ def test_every_scheme_trains_the_digits(scheme: str, pgc_local: Callable[..., di
 
 def test_the_naive_scheme_trains_or_is_said_to_diverge(pgc_local: Callable[..., dict[str, Any]]) -> None:
     result, _ = trained(pgc_local, "pgc-cr-naive")
-    assert result["diverged"] == (result["steps"] < STEPS) == result["reason"].startswith("diverged at step")
+    assert result["diverged"] == result["reason"].startswith("diverged at step")
+    assert result["diverged"] or result["steps"] == STEPS
