@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pgczmq import config
 from pgczmq.config import RunConfig, load, loads, parse
-from pgczmq.errors import ClusterError, ConfigError, Interrupted, JoinRefused, MasterUnreachable, PgcError, WireError
+from pgczmq.errors import ClusterError, ConfigError, JoinRefused, MasterUnreachable, PgcError, WireError
 
 
 def refusal(*values: str, environment: dict[str, str] | None = None, path: Path | None = None) -> str:
@@ -250,7 +250,7 @@ def test_a_table_where_a_value_belongs_is_refused_by_name(tmp_path: Path) -> Non
 
 
 def test_errors_carry_the_documented_exit_codes() -> None:
-    codes = {ConfigError: 2, ClusterError: 74, JoinRefused: 71, MasterUnreachable: 73, Interrupted: 75, WireError: 70}
+    codes = {ConfigError: 2, ClusterError: 74, JoinRefused: 71, MasterUnreachable: 73, WireError: 70}
     assert {kind: kind("x").exit_code for kind in codes} == codes
     assert all(issubclass(kind, PgcError) for kind in codes)
     assert issubclass(JoinRefused, ClusterError)
