@@ -158,6 +158,13 @@ class DelayConfig(DelayPartConfig):
     failures: tuple[FailureConfig, ...] = ()
 
 
+class SimConfig(Section):
+    """What takes time in simulation alone; a real run takes the time it takes."""
+
+    evaluation: float = Field(0.0, ge=0, description="seconds to evaluate a whole minibatch of one partition")
+    communication: float = Field(0.0, ge=0, description="seconds from a worker's answer until the master has used it")
+
+
 class NetConfig(Section):
     """Addresses, limits and deadlines."""
 
@@ -201,6 +208,7 @@ class RunConfig(Section):
     optimizer: OptimizerConfig = OptimizerConfig()
     eval: EvalConfig = EvalConfig()
     delay: DelayConfig = DelayConfig()
+    sim: SimConfig = SimConfig()
     net: NetConfig = NetConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     ui: UiConfig = UiConfig()

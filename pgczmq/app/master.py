@@ -121,15 +121,6 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None) 
     """
     scheme = check(config)
     context = processes.start_helper(config.task.name)
-    try:
-        return _run(config, scheme, context, sink=sink, root=root, crew=crew)
-    finally:
-        processes.end_helper()
-
-
-def _run(
-    config: RunConfig, scheme: Scheme, context: ForkServerContext, *, sink: Sink, root: Path, crew: Crew | None
-) -> Result:
     processes.keep_large_blocks()
     built = build.task_and_learner(config, scheme.policy.needs)
     directory = create_directory(root, build.run_name(config, time.strftime("%Y%m%d-%H%M%S")))

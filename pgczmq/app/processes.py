@@ -72,7 +72,10 @@ def _end_with_parent() -> None:
 
 
 def end_helper() -> None:
-    """Remove what the helper needed on disk; it ends with this process and the processes it forked."""
+    """Remove what the helper needed on disk, before this process leaves at once; the helper ends with it.
+
+    After this no process can be spawned. A process that ends as usual need not call it.
+    """
     shutil.rmtree(multiprocessing.util.get_temp_dir(), ignore_errors=True)
 
 

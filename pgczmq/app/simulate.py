@@ -9,6 +9,7 @@ from pgczmq.app.outcome import result_of, write_checkpoint
 from pgczmq.config import RunConfig
 from pgczmq.core import codes, placement
 from pgczmq.core.codes import Floats
+from pgczmq.core.delays import ConstantDelay, Proportional
 from pgczmq.core.engine import Engine
 from pgczmq.core.placement import Placement
 from pgczmq.core.schemes import Scheme
@@ -56,6 +57,11 @@ def check(config: RunConfig) -> Scheme | None:
     """
     build.delay_of(config)
     build.failures_of(config)
+    if config.deterministic and (config.sim.evaluation or config.sim.communication):
+        raise ConfigError(
+            "in a deterministic run the planned delays alone take time: got deterministic=true with "
+            f"sim.evaluation={config.sim.evaluation:g}, sim.communication={config.sim.communication:g}. Leave both out."
+        )
     if config.scheme.name == build.ASYNC:
         if config.deterministic:
             raise ConfigError(
@@ -119,6 +125,16 @@ def time_only(config: RunConfig, scheme: Scheme | None) -> Ending:
     return _drive(config, scheme, TimingOnly(), Aside(), None)
 
 
+def observe(config: RunConfig, *, model: Model | None, sink: Sink) -> Ending:
+    """The same as ``run`` without a run directory: the records are the sink's alone, and no checkpoint is made."""
+    scheme = check(config)
+    if model is None:
+        return _drive(config, scheme, TimingOnly(), Aside(), sink)
+    evaluator, learner = model.evaluator, model.learner
+    aside = Aside(None if evaluator is None else lambda: evaluator.evaluate(*learner.snapshot()))
+    return _drive(config, scheme, model.training, aside, sink)
+
+
 def model_of(config: RunConfig) -> Model:
     """Task, parameters and gradients of a run; imports torch.
 
@@ -145,10 +161,15 @@ def model_of(config: RunConfig) -> Model:
 
 
 def durations_of(config: RunConfig) -> Durations:
-    """How long everything takes: what the delay model says, and nothing else."""
+    """How long everything takes: what the delay model says, and the times of the ``[sim]`` section."""
     if config.deterministic:
         return Durations()  # what is planned is the engine's business
-    return Durations(delay=build.delay_of(config).seconds)
+    evaluation, communication = config.sim.evaluation, config.sim.communication
+    return Durations(
+        evaluation=Proportional(ConstantDelay(evaluation)).seconds if evaluation else None,
+        delay=build.delay_of(config).seconds,
+        communication=ConstantDelay(communication).seconds if communication else None,
+    )
 
 
 def _drive(

@@ -52,6 +52,9 @@ def guarded(command: Callable[[], int]) -> NoReturn:
 
 def leave(code: int) -> NoReturn:
     """End the process without waiting for threads."""
+    processes = sys.modules.get("pgczmq.app.processes")
+    if processes is not None:
+        processes.end_helper()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,6 +1,7 @@
 """``pgc``, ``pgc-master`` and ``pgc-worker``. Imports of the program itself are late, so that help is quick."""
 
 import os
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -89,6 +90,80 @@ def sim(
         simulate.check(run_config)
         model = None if timing_only else simulate.model_of(run_config)
         return watch(run_config.ui.mode, lambda sink: simulate.run(run_config, model=model, sink=sink, root=RUNS), json)
+
+    guarded(command)
+
+
+@pgc.command("reproduce")
+def reproduce_claim(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Which claim.", show_default="a list of all")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="At the paper's own scale; the figures go to NAME-full.json here.")
+    ] = False,
+) -> None:
+    """Run what tests a paper's claim, and show the paper's figures beside those measured here."""
+
+    def command() -> int:
+        from pgczmq.cli import reproduce
+
+        if name is None:
+            return reproduce.show_list()
+        return reproduce.show_full(name) if full else reproduce.show(name)
+
+    guarded(command)
+
+
+class StudyEngine(StrEnum):
+    """What runs a study."""
+
+    SIM = "sim"
+    LOCAL = "local"
+
+
+@pgc.command("compare")
+def compare_schemes(
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    schemes: Annotated[
+        str, typer.Option(metavar="A,B,C", help="What is compared. The file's own wait, max_age and on_new_step hold.")
+    ] = "dgd,is-sgd,gc-fr,gc-cr,is-gc-cr,pgc-fr,pgc-cr,pgc-fr-staggered",
+    stragglers: Annotated[str, typer.Option(metavar="1,2,3", help="Each scheme with each of these.")] = "1,2,3",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each, from seeds that count up.")] = 5,
+    engine: Annotated[
+        StudyEngine, typer.Option(help="Virtual time, as pgc sim, or real processes, as pgc local.")
+    ] = StudyEngine.SIM,
+    timing_only: Annotated[bool, typer.Option("--timing-only", help="Simulate without gradients.")] = False,
+    target: Annotated[float, typer.Option(help="Loss whose steps and seconds are counted.")] = 0.5,
+    json: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all figures there; interrupted, it goes on from FILE.part."),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="FILE", help="Draw losses and step times: .png, .svg or .pdf.")
+    ] = None,
+) -> None:
+    """Compare schemes over several seeds: time per step, steps and time to a loss, what it costs."""
+
+    def command() -> int:
+        from pgczmq.cli import compare
+        from pgczmq.errors import ConfigError
+
+        if timing_only and engine is StudyEngine.LOCAL:
+            raise ConfigError(
+                "--timing-only leaves gradients out, which real processes cannot: leave out --engine local."
+            )
+        return compare.show(
+            load_config(config, settings),
+            schemes=compare.names(schemes),
+            stragglers=compare.numbers(stragglers),
+            seeds=seeds,
+            engine="timing" if timing_only else engine.value,
+            target=target,
+            json_file=json,
+            plot=plot,
+        )
 
     guarded(command)
 
@@ -218,6 +293,26 @@ def doctor(
         from pgczmq.cli.doctor import show
 
         return show(load_config(config, settings), master)
+
+    guarded(command)
+
+
+@pgc.command()
+def replay(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a finished run.")], json: JsonOption = None
+) -> None:
+    """Simulate a run from its records: does the simulator decide as the run did?
+
+    Once with the recorded arrivals, which must come out exactly, and once with the recorded durations alone.
+    """
+
+    def command() -> int:
+        from pgczmq.cli.common import check_writable
+        from pgczmq.cli.replay import show
+
+        if json is not None:
+            check_writable(json)
+        return show(run, json)
 
     guarded(command)
 

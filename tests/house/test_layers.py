@@ -33,7 +33,7 @@ HOMES = {
     "typer": {"cli"},
     "rich": {"view", "cli"},
     "asyncio": {"net", "app"},
-    "pydantic": {"config", "net"},
+    "pydantic": {"config", "net", "bench"},
 }
 PURE = {"core"}
 IMPURE_MODULES = {"time", "os", "asyncio", "pathlib", "threading", "socket", "random", "datetime", "logging", "io"}

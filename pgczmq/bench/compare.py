@@ -1,0 +1,83 @@
+"""``pgc compare``: schemes x stragglers x seeds, on one configuration."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from pgczmq.app import build, simulate
+from pgczmq.bench.study import Case, Engine
+from pgczmq.bench.tally import Goal
+from pgczmq.config import RunConfig, parse
+from pgczmq.core.schemes import SCHEMES
+from pgczmq.errors import ConfigError
+
+COMMON = ("wait", "shortfall", "max_age", "on_new_step")
+"""Keys of ``[scheme]`` that a comparison takes over; the others belong to one scheme and one number of stragglers."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All runs of a comparison, and the combinations that cannot be, each with the reason."""
+
+    cases: tuple[Case, ...]
+    left_out: tuple[tuple[str, str], ...]
+
+
+def grid(
+    base: RunConfig, schemes: Sequence[str], stragglers: Sequence[int], *, seeds: int, engine: Engine, goal: Goal
+) -> Grid:
+    """One case for each scheme, number of stragglers and seed; schemes that tolerate nobody have one for each seed.
+
+    Args:
+        base: what all runs have in common; seeds count up from its own.
+        schemes: names as in ``scheme.name``.
+        stragglers: values of ``scheme.stragglers``.
+
+    Raises:
+        ConfigError: a scheme does not exist, or nothing is left.
+    """
+    cases: list[Case] = []
+    left_out: list[tuple[str, str]] = []
+    for label, config in _combinations(base, schemes, stragglers):
+        try:
+            _check(config, engine)
+        except ConfigError as error:
+            left_out.append((label, str(error)))
+            continue
+        cases += [Case(label, reseeded(config, base.seed + place), engine, goal) for place in range(seeds)]
+    if not cases:
+        reasons = " ".join(f"{label}: {reason}" for label, reason in left_out)
+        raise ConfigError(f"none of these runs can be. {reasons}")
+    return Grid(tuple(cases), tuple(left_out))
+
+
+def reseeded(config: RunConfig, seed: int) -> RunConfig:
+    """The same run from another seed."""
+    return config.model_copy(update={"seed": seed})
+
+
+def _combinations(
+    base: RunConfig, schemes: Sequence[str], stragglers: Sequence[int]
+) -> Iterator[tuple[str, RunConfig]]:
+    for name in schemes:
+        if ":" not in name and name not in {*SCHEMES, build.ASYNC}:
+            raise ConfigError(f"there is no scheme {name!r}. Schemes: {', '.join(SCHEMES)}, {build.ASYNC}.")
+        if name in ("dgd", build.ASYNC):
+            yield name, _with(base, name, 0)
+        else:
+            yield from ((f"{name} s={count}", _with(base, name, count)) for count in stragglers)
+
+
+def _with(base: RunConfig, name: str, stragglers: int) -> RunConfig:
+    table = base.model_dump(exclude_unset=True)
+    common = {key: value for key, value in table.get("scheme", {}).items() if key in COMMON}
+    table["scheme"] = common | {"name": name, "stragglers": stragglers}
+    return parse(table)
+
+
+def _check(config: RunConfig, engine: Engine) -> None:
+    if engine == "local":
+        from pgczmq.app import master
+
+        master.check(config)
+    else:
+        simulate.check(config)

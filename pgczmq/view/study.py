@@ -1,0 +1,92 @@
+"""A study as a table: a line for each case, medians over its seeds with least and largest."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rich.table import Table
+from rich.text import Text
+
+from pgczmq.view import words
+
+
+class Spread(Protocol):
+    """Of one figure over several runs."""
+
+    @property
+    def median(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def count(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Column:
+    """A figure's name, what stands above it, and how many significant digits it has."""
+
+    figure: str
+    heading: str
+    digits: int = 3
+
+
+@dataclass(frozen=True)
+class Line:
+    """A case."""
+
+    label: str
+    runs: int
+    figures: Mapping[str, Spread]
+
+
+def table(lines: Sequence[Line], columns: Sequence[Column], *, title: str = "") -> Table:
+    """Columns that no case has a figure for are left out."""
+    shown = [column for column in columns if any(column.figure in line.figures for line in lines)]
+    made = Table(title=title or None, title_justify="left")
+    made.add_column("", no_wrap=True)
+    for column in shown:
+        made.add_column(column.heading, justify="right")
+    for line in lines:
+        cells = [cell(line.figures.get(column.figure), line.runs, column.digits) for column in shown]
+        made.add_row(Text(line.label), *cells)
+    return made
+
+
+def beside(lines: Sequence[tuple[str, str, str, str]], *, title: str) -> Table:
+    """What a paper says beside what was measured: figure, paper, measured, and whether it holds."""
+    made = Table(title=Text(title), title_justify="left")
+    made.add_column("figure", overflow="fold")
+    made.add_column("paper", overflow="fold")
+    made.add_column("measured", justify="right", overflow="fold")
+    made.add_column("holds", no_wrap=True)
+    for line in lines:
+        made.add_row(*(Text(text) for text in line), style="red" if line[3] == "no" else None)
+    return made
+
+
+def cell(spread: Spread | None, runs: int, digits: int) -> str:
+    """``median`` and below it ``low–high``; how many of the runs have the figure, unless all do."""
+    if spread is None:
+        return words.NOTHING
+    text = significant(spread.median, digits)
+    if spread.high > spread.low:
+        text += f"\n{significant(spread.low, digits)}–{significant(spread.high, digits)}"
+    return text if spread.count == runs else f"{text}\n({spread.count} of {runs} runs)"
+
+
+def significant(value: float, digits: int) -> str:
+    """A number with so many significant digits, without an exponent while it fits into ten characters."""
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if not 1e-4 <= size < 1e9:
+        return f"{value:.{digits - 1}e}"
+    whole = len(str(int(size)))
+    decimals = max(0, digits - whole) if size >= 1 else digits - 1 - _exponent(size)
+    return f"{value:,.{decimals}f}"
+
+
+def _exponent(size: float) -> int:
+    return int(f"{size:e}".partition("e")[2])
