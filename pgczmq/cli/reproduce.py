@@ -1,0 +1,115 @@
+"""``pgc reproduce``: run what tests a paper's claim, print the comparison, save it, and write RESULTS.md."""
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pgczmq.app import compute_times
+from pgczmq.app.compute_times import ComputeTimes
+from pgczmq.bench import papers, reproduce, study
+from pgczmq.bench.papers import Figure, Paper
+from pgczmq.cli.compare import draw, part_of, run_all
+from pgczmq.view import study as view
+from pgczmq.view import words
+
+
+def show(name: str) -> int:
+    """Reproduce one claim at the scale of two cores, save its figures and rewrite RESULTS.md."""
+    home = reproduce.home()
+    paper = papers.read(reproduce.find(home, name))
+    file = home / "results" / f"{name}.json"
+    file.parent.mkdir(exist_ok=True)
+    whole = _whole(paper, file, scale=paper.scale, command=f"pgc reproduce {name}")
+    _save(file, whole)
+    write_page(home)
+    return 0
+
+
+def show_full(name: str) -> int:
+    """The same at the paper's own scale; the figures go into the current directory, RESULTS.md stays as it is."""
+    paper = papers.read(reproduce.find(reproduce.home(), name))
+    reproduce.check_needs(paper.full)
+    file = Path(f"{name}-full.json")
+    scale = "The paper's own scale."
+    whole = _whole(papers.at_full_scale(paper), file, scale=scale, command=f"pgc reproduce {name} --full")
+    _save(file, whole)
+    Console(stderr=True).print(f"saved in {file}")
+    return 0
+
+
+def show_list() -> int:
+    """What there is to reproduce; rewrites RESULTS.md from the saved results."""
+    home = reproduce.home()
+    for name in reproduce.names(home):
+        paper = papers.read(home / f"{name}.toml")
+        Console().print(f"[bold]{name}[/]: {paper.title}", highlight=False)
+    write_page(home)
+    return 0
+
+
+def write_page(home: Path) -> None:
+    """RESULTS.md, from the claims and what is saved of them."""
+    all_papers = [papers.read(home / f"{name}.toml") for name in reproduce.names(home)]
+    saved = {
+        paper.name: json.loads(file.read_text())
+        for paper in all_papers
+        if (file := home / "results" / f"{paper.name}.json").exists()
+    }
+    study.write_whole(home / reproduce.RESULTS, reproduce.results_page(all_papers, saved))
+
+
+def _save(file: Path, whole: dict[str, Any]) -> None:
+    reproduce.save(file, whole)
+    for kept in (part_of(file), times_of(file)):
+        kept.unlink(missing_ok=True)
+
+
+def _whole(paper: Paper, file: Path, *, scale: str, command: str) -> dict[str, Any]:
+    """Run it and print the comparison."""
+    console = Console(stderr=True)
+    times, rows = None, []
+    if paper.engine == "theory":
+        figures = papers.theory_figures(paper)
+    else:
+        times = _times(paper, file, console)
+        made = papers.cases(paper, times)
+        papers.check(paper, made)
+        rows = run_all(made, file, console)
+        figures = papers.figures(paper, study.by_label(rows))
+        if paper.plot:
+            draw(rows, file.with_suffix(paper.plot), target=paper.goal.level, title=paper.title)
+    _print(paper, figures)
+    about = {"command": command, "date": time.strftime("%Y-%m-%d"), "machine": reproduce.machine(), "scale": scale}
+    return reproduce.result(paper, figures, rows, times=times, about=about)
+
+
+def _times(paper: Paper, file: Path, console: Console) -> ComputeTimes | None:
+    """Measured once: a study that goes on where it was interrupted goes on with the same times."""
+    if paper.measure is None:
+        return None
+    kept = times_of(file)
+    if kept.exists() and part_of(file).exists():
+        return ComputeTimes(**json.loads(kept.read_text()))
+    with console.status(f"measuring the gradients of {paper.measure.task}"):
+        times = compute_times.measure(papers.measured_config(paper.measure), paper.measure.repeats)
+    study.write_whole(kept, json.dumps(asdict(times)))
+    return times
+
+
+def times_of(file: Path) -> Path:
+    """Where measured times are kept until the study is complete."""
+    return file.with_name(file.name + ".times")
+
+
+def _print(paper: Paper, figures: Sequence[Figure]) -> None:
+    lines = [
+        (one.says, one.paper, words.NOTHING if one.measured is None else reproduce.bracketed(one.measured), one.verdict)
+        for one in figures
+    ]
+    console = Console() if Console().is_terminal else Console(width=160)
+    console.print(view.beside(lines, title=f"{paper.title}\n{paper.claim} ({paper.source})"))
