@@ -238,10 +238,10 @@ def theory_figures(paper: Paper) -> list[Figure]:
     """The same for a claim about formulas: values of a figure are those of all points of a grid."""
     settings = {block.label: theory_study.Setting(**block.set) for block in paper.cases}
     grids = {label: list(theory_study.cells(setting)) for label, setting in settings.items()}
-    return [figure(line, _ratios(paper, grids[line.case], line.measure)) for line in lines(paper)]
+    return [figure(line, ratios(paper, grids[line.case], line.measure)) for line in lines(paper)]
 
 
-def _ratios(paper: Paper, cells: Sequence[theory_study.Cell], measure: str) -> list[float | None]:
+def ratios(paper: Paper, cells: Sequence[theory_study.Cell], measure: str) -> list[float | None]:
     """One ratio at every point, or at those only where communication costs least or most beside computation."""
     ratio, _, where = measure.partition(" where communication is ")
     weights = [cell.rate * cell.communication_time for cell in cells]

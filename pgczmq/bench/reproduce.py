@@ -31,15 +31,14 @@ HEADINGS = {
 
 
 def home() -> Path:
-    """The directory of the claims: of the clone that is the current directory, or of the one that is installed.
+    """The directory of the claims, in the clone that is the current directory.
 
     Raises:
-        ConfigError: neither is a clone.
+        ConfigError: it is none.
     """
-    for root in (Path.cwd(), Path(__file__).resolve().parents[2]):
-        if (root / HOME).is_dir():
-            return root / HOME
-    raise ConfigError(f"pgc reproduce works in a clone of the project: there is no {HOME} in {Path.cwd()}.")
+    if not HOME.is_dir():
+        raise ConfigError(f"pgc reproduce works in a clone of the project: there is no {HOME} in {Path.cwd()}.")
+    return HOME
 
 
 def names(directory: Path) -> list[str]:

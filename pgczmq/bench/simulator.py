@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from pgczmq import config as configs
@@ -12,31 +13,53 @@ from pgczmq.app import build, simulate
 from pgczmq.config import RunConfig
 from pgczmq.core.schemes import SCHEMES
 
-SIZES = ((12, 3, 4000), (64, 1, 800), (256, 1, 200))
+SIZES = ((12, 3, 4000), (64, 1, 800), (256, 1, 400))
 """(workers, stragglers, steps) of the rows."""
 REPEATS = 3
-GRADIENT_STEPS = 400
+GRADIENT_STEPS = 200
+ROUNDS = 6
+
+SMALL, LARGE = 12, 256
+AT_LEAST = {"dgd": 5000.0, "is-sgd": 5000.0, "pgc-fr": 5000.0, "pgc-cr": 5000.0, "gc-cr": 2000.0, "is-gc-cr": 2000.0}
+"""Steps a second that are asked for with SMALL workers."""
+LARGE_AT_LEAST = 10_000 / 60
+"""The same with LARGE workers, for every scheme: 10,000 steps in a minute."""
+RATIO_AT_MOST = 1.15
 
 
 @dataclass(frozen=True)
 class Speed:
-    """One row: the best of REPEATS runs by CPU time, as other processes can only make one slower."""
+    """One row: the best of REPEATS runs by CPU time, as other processes can only make one slower.
+
+    Args:
+        worker_microseconds: the time of a step over the number of workers: the same for any number if linear.
+        at_least: steps a second that are asked for; None when nothing is.
+    """
 
     scheme: str
     workers: int
     stragglers: int
     steps: int
     steps_per_second: float
+    worker_microseconds: float
+    at_least: float | None
 
 
 @dataclass(frozen=True)
 class GradientCost:
-    """A gradient run of dgd on the digits CNN, everything included, over its evaluations alone; CPU seconds."""
+    """A gradient run of dgd on the digits CNN, everything included, over its evaluations alone; CPU seconds.
+
+    Args:
+        run_seconds, gradient_seconds: the best of ROUNDS.
+        ratio: of these two.
+        median_ratio: of the medians.
+    """
 
     steps: int
     run_seconds: float
     gradient_seconds: float
     ratio: float
+    median_ratio: float
 
 
 def speeds(names: Sequence[str] = tuple(SCHEMES), sizes: Sequence[tuple[int, int, int]] = SIZES) -> Iterator[Speed]:
@@ -44,18 +67,25 @@ def speeds(names: Sequence[str] = tuple(SCHEMES), sizes: Sequence[tuple[int, int
     for name in names:
         for workers, stragglers, steps in sizes:
             config = _timing(name, workers, stragglers, steps)
-            best = min(_seconds(config) for _ in range(REPEATS))
-            yield Speed(name, workers, stragglers, steps, steps / best)
+            second = min(_seconds(config) for _ in range(REPEATS)) / steps
+            yield Speed(name, workers, stragglers, steps, 1 / second, 1e6 * second / workers, _at_least(name, workers))
 
 
-def gradient_cost(steps: int = GRADIENT_STEPS) -> GradientCost:
-    """The cost of everything in a gradient run that is no gradient: training, messages, decisions, records."""
+def gradient_cost(steps: int = GRADIENT_STEPS, rounds: int = ROUNDS) -> GradientCost:
+    """The cost of everything in a gradient run that is no gradient: training, messages, decisions, records.
+
+    Runs and bare gradients take turns, so that a machine that slows down does so for both; the first of each, in
+    which torch makes itself at home, does not count.
+    """
     config = configs.parse({"steps": steps, "scheme": {"name": "dgd"}, "eval": {"every": 0}})
-    runs, gradients = [], []
-    for _ in range(REPEATS):
-        runs.append(_run_cpu_seconds(config))
-        gradients.append(_gradient_cpu_seconds(config))
-    return GradientCost(steps, min(runs), min(gradients), min(runs) / min(gradients))
+    taken = [(_run_cpu_seconds(config), _gradient_cpu_seconds(config)) for _ in range(rounds + 1)][1:]
+    runs, gradients = zip(*taken, strict=True)
+    best, medians = min(runs) / min(gradients), median(runs) / median(gradients)
+    return GradientCost(steps, min(runs), min(gradients), best, medians)
+
+
+def _at_least(name: str, workers: int) -> float | None:
+    return LARGE_AT_LEAST if workers == LARGE else AT_LEAST.get(name) if workers == SMALL else None
 
 
 def _timing(name: str, workers: int, stragglers: int, steps: int) -> RunConfig:

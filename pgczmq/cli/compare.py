@@ -135,6 +135,8 @@ def draw(rows: Sequence[Row], plot: Path, *, target: float | None, title: str = 
 
     def curve(row: Row) -> plots.Curve:
         losses = [math.nan if loss is None else loss for loss in row.curve.loss]
+        if row.diverged and losses:
+            losses[-1] = math.nan  # where the picture marks it, also when the last losses are only huge
         return plots.Curve(row.curve.steps, row.curve.seconds, losses)
 
     groups = [

@@ -152,7 +152,7 @@ def compare_schemes(
 
         if timing_only and engine is StudyEngine.LOCAL:
             raise ConfigError(
-                "--timing-only leaves gradients out, which real processes cannot: leave out --engine local."
+                "only a simulation can leave the gradients out: got --timing-only with --engine local. Leave one out."
             )
         return compare.show(
             load_config(config, settings),

@@ -33,6 +33,7 @@ HOMES = {
     "typer": {"cli"},
     "rich": {"view", "cli"},
     "asyncio": {"net", "app"},
+    "matplotlib": {"view"},
     "pydantic": {"config", "net", "bench"},
 }
 PURE = {"core"}
