@@ -66,4 +66,5 @@ class Steps:
 
     def _line(self, now: float, last: str) -> str:
         left = (now - self._begun_at) / self._done * (self._total - self._done)
-        return f"{self._done} of {self._total} {self._what}, {words.duration(left)} left, last: {last}"
+        rest = f"{words.duration(left)} left, last: {last}" if left else "done"
+        return f"{self._done} of {self._total} {self._what}, {rest}"
