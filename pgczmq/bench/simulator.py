@@ -12,12 +12,15 @@ from pgczmq import config as configs
 from pgczmq.app import build, simulate
 from pgczmq.config import RunConfig
 from pgczmq.core.schemes import SCHEMES
+from pgczmq.runlog import Record, StepRecord
 
 SIZES = ((12, 3, 4000), (64, 1, 800), (256, 1, 400))
 """(workers, stragglers, steps) of the rows."""
 REPEATS = 3
 GRADIENT_STEPS = 200
-ROUNDS = 6
+ROUNDS = 5
+TURN = 10
+"""Steps after which a gradient run and the bare gradients take turns."""
 
 SMALL, LARGE = 12, 256
 AT_LEAST = {"dgd": 5000.0, "is-sgd": 5000.0, "pgc-fr": 5000.0, "pgc-cr": 5000.0, "gc-cr": 2000.0, "is-gc-cr": 2000.0}
@@ -50,16 +53,17 @@ class GradientCost:
     """A gradient run of dgd on the digits CNN, everything included, over its evaluations alone; CPU seconds.
 
     Args:
-        run_seconds, gradient_seconds: the best of ROUNDS.
-        ratio: of these two.
-        median_ratio: of the medians.
+        run_seconds, gradient_seconds: of all rounds.
+        ratio: the median of the rounds'.
+        lowest, highest: of the rounds' ratios.
     """
 
     steps: int
     run_seconds: float
     gradient_seconds: float
     ratio: float
-    median_ratio: float
+    lowest: float
+    highest: float
 
 
 def speeds(names: Sequence[str] = tuple(SCHEMES), sizes: Sequence[tuple[int, int, int]] = SIZES) -> Iterator[Speed]:
@@ -74,14 +78,17 @@ def speeds(names: Sequence[str] = tuple(SCHEMES), sizes: Sequence[tuple[int, int
 def gradient_cost(steps: int = GRADIENT_STEPS, rounds: int = ROUNDS) -> GradientCost:
     """The cost of everything in a gradient run that is no gradient: training, messages, decisions, records.
 
-    Runs and bare gradients take turns, so that a machine that slows down does so for both; the first of each, in
-    which torch makes itself at home, does not count.
+    The first round, in which torch makes itself at home, does not count.
+
+    Args:
+        steps: of a round; a multiple of TURN.
+        rounds: how many count.
     """
     config = configs.parse({"steps": steps, "scheme": {"name": "dgd"}, "eval": {"every": 0}})
-    taken = [(_run_cpu_seconds(config), _gradient_cpu_seconds(config)) for _ in range(rounds + 1)][1:]
+    taken = [_run_and_gradient_seconds(config) for _ in range(rounds + 1)][1:]
     runs, gradients = zip(*taken, strict=True)
-    best, medians = min(runs) / min(gradients), median(runs) / median(gradients)
-    return GradientCost(steps, min(runs), min(gradients), best, medians)
+    ratios = [run / gradient for run, gradient in taken]
+    return GradientCost(steps, sum(runs), sum(gradients), median(ratios), min(ratios), max(ratios))
 
 
 def _at_least(name: str, workers: int) -> float | None:
@@ -102,19 +109,23 @@ def _seconds(config: RunConfig) -> float:
     return time.process_time() - begun
 
 
-def _run_cpu_seconds(config: RunConfig) -> float:
-    model = simulate.model_of(config)
+def _run_and_gradient_seconds(config: RunConfig) -> tuple[float, float]:
+    """CPU seconds of a run, and of the same partitions and steps evaluated at the initial parameters.
+
+    They take turns, a few steps at a time, so that a machine that slows down does so for both.
+    """
+    model, gradient = simulate.model_of(config), simulate.model_of(config).gradient
+    turns: list[float] = []
+
+    def take_turn(record: Record) -> None:
+        if isinstance(record, StepRecord) and (record.step + 1) % TURN == 0:
+            begun = time.process_time()
+            for step in range(record.step + 1 - TURN, record.step + 1):
+                for partition in range(config.workers):
+                    gradient.evaluate(step, partition, out=gradient.empty())
+            turns.append(time.process_time() - begun)
+
     with tempfile.TemporaryDirectory() as root:
         begun = time.process_time()
-        simulate.run(config, model=model, sink=lambda record: None, root=Path(root))
-        return time.process_time() - begun
-
-
-def _gradient_cpu_seconds(config: RunConfig) -> float:
-    """The same partitions and steps, evaluated at the initial parameters."""
-    gradient = simulate.model_of(config).gradient
-    begun = time.process_time()
-    for step in range(config.steps):
-        for partition in range(config.workers):
-            gradient.evaluate(step, partition, out=gradient.empty())
-    return time.process_time() - begun
+        simulate.run(config, model=model, sink=take_turn, root=Path(root))
+        return time.process_time() - begun - sum(turns), sum(turns)

@@ -44,9 +44,11 @@ def shares(scheme: Scheme, weights: Weights) -> tuple[Floats, float]:
 
     alpha_{j,k} = n a_j B_{j,k}; a partition's share is the sum of its column, 1 where decoding is exact.
     """
-    workers = list(weights.workers)
-    alphas = np.array(weights.values)[:, None] * scheme.coefficients_NC[workers] * scheme.workers
-    held = scheme.held_NC[workers]
+    workers = np.array(weights.workers, dtype=np.intp)
+    alphas = scheme.coefficients_NC.take(workers, axis=0)
+    alphas *= np.array(weights.values)[:, None]
+    alphas *= scheme.workers
+    held = scheme.held_NC.take(workers, axis=0)
     share: Floats = np.bincount(held.ravel(), alphas.ravel(), minlength=scheme.workers).astype(np.float64, copy=False)
     return share, float(np.abs(alphas).max(initial=0.0))
 

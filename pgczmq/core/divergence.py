@@ -1,13 +1,14 @@
 """When a run has diverged although every number was finite: its losses grow."""
 
 import math
-from dataclasses import dataclass
+
+from pgczmq.core.values import value
 
 LOSS_WINDOW = 25
 DIVERGED_FACTOR = 10.0
 
 
-@dataclass(frozen=True)
+@value
 class Losses:
     """What is remembered of the losses of the steps applied so far.
 

@@ -309,7 +309,7 @@ class Engine:
                 "the policy decides by statistics of the gradients: got a run without gradients. "
                 'Use policy.name="fixed" or "bound-optimal-k", or run it with gradients.'
             )
-        finished = replace(self._closed, statistics=event.statistics)
+        finished = self._closed if event.statistics is None else replace(self._closed, statistics=event.statistics)
         self._policy_state = self._policy.next(self._policy_state, finished)
 
     def _seconds_at(self, closing: Closing) -> float:

@@ -1,15 +1,14 @@
 """What the engine is told (events) and what it asks for (commands). All frozen; times are seconds on the
 driver's clock, and every event carries its own."""
 
-from dataclasses import dataclass
-
 from pgczmq.core.decoders import Weights
 from pgczmq.core.policies import Statistics
+from pgczmq.core.values import value
 
 # ---------------------------------------------------------------- events
 
 
-@dataclass(frozen=True)
+@value
 class Joined:
     """A worker says hello; ``worker`` is None when it asks for the lowest free number."""
 
@@ -18,7 +17,7 @@ class Joined:
     at: float
 
 
-@dataclass(frozen=True)
+@value
 class Ready:
     """An admitted worker hears the broadcast and has the right model and data."""
 
@@ -27,7 +26,7 @@ class Ready:
     at: float
 
 
-@dataclass(frozen=True)
+@value
 class Heard:
     """Any sign of life of an admitted worker."""
 
@@ -36,7 +35,7 @@ class Heard:
     at: float
 
 
-@dataclass(frozen=True)
+@value
 class Left:
     """A worker is gone; ``state`` is "gone" when it can no longer be reached, "left" when it said goodbye."""
 
@@ -47,7 +46,7 @@ class Left:
     state: str = "gone"
 
 
-@dataclass(frozen=True)
+@value
 class Arrived:
     """A worker's answer to a step.
 
@@ -66,14 +65,14 @@ class Arrived:
     at: float
 
 
-@dataclass(frozen=True)
+@value
 class Tick:
     """Time passes; several a heartbeat."""
 
     at: float
 
 
-@dataclass(frozen=True)
+@value
 class Applied:
     """The update of a step is in the parameters.
 
@@ -86,7 +85,7 @@ class Applied:
     statistics: Statistics | None = None
 
 
-@dataclass(frozen=True)
+@value
 class Spoiled:
     """The combination was not finite and nothing was applied.
 
@@ -99,7 +98,7 @@ class Spoiled:
     at: float
 
 
-@dataclass(frozen=True)
+@value
 class Stop:
     """A person or the machine's owner wants the run to end, or the application cannot go on."""
 
@@ -113,7 +112,7 @@ Event = Joined | Ready | Heard | Left | Arrived | Tick | Applied | Spoiled | Sto
 # ---------------------------------------------------------------- commands
 
 
-@dataclass(frozen=True)
+@value
 class Admit:
     """Welcome this worker under this number."""
 
@@ -121,7 +120,7 @@ class Admit:
     incarnation: str
 
 
-@dataclass(frozen=True)
+@value
 class Reject:
     """Do not let this worker in."""
 
@@ -130,7 +129,7 @@ class Reject:
     reason: str
 
 
-@dataclass(frozen=True)
+@value
 class Probe:
     """Find out at once whether this worker is still there."""
 
@@ -138,7 +137,7 @@ class Probe:
     incarnation: str
 
 
-@dataclass(frozen=True)
+@value
 class Outcome:
     """What became of the messages of a step: used, spare, and everything late since the last publication."""
 
@@ -148,7 +147,7 @@ class Outcome:
     late: tuple[tuple[int, int], ...] = ()  # (worker, step)
 
 
-@dataclass(frozen=True)
+@value
 class Publish:
     """Broadcast the current parameters as those of ``step``."""
 
@@ -158,7 +157,7 @@ class Publish:
     outcome: Outcome
 
 
-@dataclass(frozen=True)
+@value
 class Send:
     """Send the open step to one worker, beside the broadcast."""
 
@@ -166,7 +165,7 @@ class Send:
     step: int
 
 
-@dataclass(frozen=True)
+@value
 class Use:
     """The message that just arrived counts for the open step: hold it until the step is applied."""
 
@@ -174,7 +173,7 @@ class Use:
     worker: int
 
 
-@dataclass(frozen=True)
+@value
 class Refuse:
     """A message is not taken; its sender is told why."""
 
@@ -184,7 +183,7 @@ class Refuse:
     reason: str
 
 
-@dataclass(frozen=True)
+@value
 class ClosedStep:
     """Everything known about a step when it closes; one record of ``steps.jsonl``.
 
@@ -218,7 +217,7 @@ class ClosedStep:
     fresh: int
 
 
-@dataclass(frozen=True)
+@value
 class Apply:
     """Combine the used messages with these weights and update the parameters."""
 
@@ -227,21 +226,21 @@ class Apply:
     closed: ClosedStep
 
 
-@dataclass(frozen=True)
+@value
 class Evaluate:
     """Look at the held-out data with the current parameters, after ``step`` updates."""
 
     step: int
 
 
-@dataclass(frozen=True)
+@value
 class Checkpoint:
     """Save the run as it is after ``step`` updates."""
 
     step: int
 
 
-@dataclass(frozen=True)
+@value
 class Note:
     """Something for the record and for people.
 
@@ -255,7 +254,7 @@ class Note:
     step: int | None = None
 
 
-@dataclass(frozen=True)
+@value
 class Finish:
     """The run is over."""
 

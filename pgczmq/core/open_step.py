@@ -15,6 +15,7 @@ from pgczmq.core.decoders import Weights
 from pgczmq.core.events import Arrived
 from pgczmq.core.policies import Plan
 from pgczmq.core.schemes import Scheme
+from pgczmq.core.values import value
 
 PlannedSeconds = Callable[[int, int, int, float], float]
 """(worker, step, partitions evaluated, batch fraction) -> planned seconds until its message arrives."""
@@ -52,7 +53,7 @@ class OpenStep:
         return sorted((ready | self.answers.keys()) - self.refused)
 
 
-@dataclass(frozen=True)
+@value
 class Closing:
     """How a step closes.
 

@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from pgczmq.core.schedule import Behind, Schedule, when_behind
+from pgczmq.core.values import value
 
 # ---------------------------------------------------------------- events
 
 
-@dataclass(frozen=True)
+@value
 class Published:
     """The parameters of a step are here."""
 
@@ -23,21 +24,21 @@ class Published:
     batch_fraction: float
 
 
-@dataclass(frozen=True)
+@value
 class Opened:
     """The master says that this step is open, so that every earlier one is closed."""
 
     step: int
 
 
-@dataclass(frozen=True)
+@value
 class Evaluated:
     """The evaluation asked for is finished and its gradient retained."""
 
     loss: float
 
 
-@dataclass(frozen=True)
+@value
 class DelayOver:
     """The injected delay of a step has passed."""
 
@@ -49,7 +50,7 @@ WorkerEvent = Published | Opened | Evaluated | DelayOver
 # ---------------------------------------------------------------- commands
 
 
-@dataclass(frozen=True)
+@value
 class EvaluatePlace:
     """Evaluate the gradient of the partition at ``place`` at the parameters of ``step``, and retain it."""
 
@@ -58,7 +59,7 @@ class EvaluatePlace:
     batch_fraction: float
 
 
-@dataclass(frozen=True)
+@value
 class Delay:
     """Do nothing for so many seconds, then say DelayOver; forget it when another command comes first."""
 
@@ -66,7 +67,7 @@ class Delay:
     seconds: float
 
 
-@dataclass(frozen=True)
+@value
 class Answer:
     """Encode the retained gradients and send them as the answer to ``step``.
 
@@ -80,7 +81,7 @@ class Answer:
     losses: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True)
+@value
 class Report:
     """Send the header alone: the step is known to be closed."""
 
@@ -120,7 +121,8 @@ class Pipeline:
         self._worker = worker
         self._held = tuple(held)
         self._schedule = schedule
-        self._on_new_step = on_new_step
+        self._when_evaluating = when_behind(on_new_step, evaluating=True)
+        self._when_not = when_behind(on_new_step, evaluating=False)
         self._delay = delay
         self._evaluated_at: list[int | None] = [None] * len(self._held)
         self._work: _Work | None = None
@@ -164,7 +166,7 @@ class Pipeline:
         if event.step > self._open_step:
             self._open_step = event.step
         work = self._work
-        behind = when_behind(self._on_new_step, evaluating=work is not None and not work.delaying)
+        behind = self._when_not if work is None or work.delaying else self._when_evaluating
         if behind is not Behind.QUEUE:
             self._waiting.clear()
         self._waiting.append(event)
@@ -179,7 +181,7 @@ class Pipeline:
         if not self._waiting:
             return []
         event = self._waiting.popleft()
-        if event.step < self._open_step and when_behind(self._on_new_step, evaluating=False) is not Behind.QUEUE:
+        if event.step < self._open_step and self._when_not is not Behind.QUEUE:
             return []
         step, fraction = event.step, event.batch_fraction
         places = list(self._schedule.places(self._worker, step, self._evaluated_at))
@@ -194,7 +196,7 @@ class Pipeline:
         place = work.todo.pop(0)
         self._evaluated_at[place] = work.step
         work.losses.append((self._held[place], loss))
-        if self._waiting and when_behind(self._on_new_step, evaluating=False) is Behind.DROP:
+        if self._waiting and self._when_not is Behind.DROP:
             return self._begin_next()
         if work.todo:
             return [EvaluatePlace(work.step, work.todo[0], work.batch_fraction)]

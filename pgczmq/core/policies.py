@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
+from pgczmq.core.values import value
+
 GROWTH = 1.5
 """Distances are looked at after ceil(GROWTH^m) steps of a plan, m = 0, 1, ..."""
 
@@ -56,7 +58,7 @@ class Statistics:
     distance: float | None = None
 
 
-@dataclass(frozen=True)
+@value
 class Finished:
     """A step whose update is in the parameters.
 

@@ -61,6 +61,8 @@ class ModuleBuffers:
             WireError: the size is not this module's.
         """
         array = self._checked(packed)
+        if not self.nbytes:
+            return
         # Copies, because torch wants memory it may write to, and aligned whole numbers.
         floats = torch.from_numpy(array[: self._float_bytes].copy().view(np.float32))
         wholes = torch.from_numpy(array[self._float_bytes :].copy().view(np.int64))
@@ -81,6 +83,8 @@ class ModuleBuffers:
         if not packed:
             raise PgcError("an average of buffers needs at least one set of them.")
         arrays = [self._checked(one) for one in packed]
+        if not self.nbytes:
+            return self.gather()
         total = np.zeros(self._float_bytes // _FLOAT_BYTES, np.float64)
         with np.errstate(all="ignore"):  # what is not finite is the caller's to find
             for array in arrays:

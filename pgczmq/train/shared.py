@@ -6,6 +6,7 @@ from typing import TypeAlias
 
 from pgczmq.core.policies import Plan
 from pgczmq.errors import PgcError
+from pgczmq.train import blocks
 from pgczmq.train.blocks import ByteArray, FloatArray
 from pgczmq.train.gradient import PartitionGradient, encode
 from pgczmq.train.optimizer import Learner, Update
@@ -92,7 +93,7 @@ class SharedTraining:
         if len(retained) != len(self._held[worker]):
             raise PgcError(f"a coded gradient needs a retained gradient at every place: worker {worker} lacks some.")
         gradients = [retained[place].gradient for place in range(len(retained))]
-        coded, norm = encode(self._coefficients[worker], gradients)
+        coded, norm = _coded(self._coefficients[worker], gradients)
         fresh = self._fresh[worker][1]
         return (coded, self._gradient.buffers.average([fresh[place] for place in sorted(fresh)])), norm
 
@@ -116,3 +117,10 @@ class SharedTraining:
             loss, buffers = self._gradient.evaluate(step, partition, batch_fraction, out=out)
             found = at.evaluations[partition, batch_fraction] = Evaluation(out.cpu().numpy(), loss, buffers)
         return found
+
+
+def _coded(coefficients: Sequence[float], gradients: Sequence[FloatArray]) -> tuple[FloatArray, float]:
+    """``gradient.encode`` without its copy where the sum is one gradient as it is: neither is written to here."""
+    if list(coefficients) == [1.0]:
+        return gradients[0], blocks.norm(gradients[0])
+    return encode(coefficients, gradients)

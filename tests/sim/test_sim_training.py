@@ -13,6 +13,8 @@ from pgczmq.core.delays import Failure
 from pgczmq.core.policies import Plan
 from pgczmq.core.schemes import SCHEMES, Scheme
 from pgczmq.errors import PgcError
+from pgczmq.sim.training import TimingOnly
+from pgczmq.sim.virtual import Durations
 from pgczmq.train.blocks import ByteArray
 from pgczmq.train.data import Partitions
 from pgczmq.train.gradient import Gradients, PartitionGradient
@@ -36,6 +38,21 @@ class Counting(PartitionGradient):
     ) -> tuple[float, ByteArray]:
         self.evaluated[partition, step] += 1
         return super().evaluate(step, partition, batch_fraction, out=out)
+
+
+class Listing(TimingOnly):
+    """Lists what is asked of it."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def evaluate(self, worker: int, step: int, place: int, batch_fraction: float) -> float:
+        self.calls.append(f"evaluate {worker}")
+        return super().evaluate(worker, step, place, batch_fraction)
+
+    def encode(self, worker: int) -> tuple[None, float]:
+        self.calls.append(f"encode {worker}")
+        return super().encode(worker)
 
 
 class Parts:
@@ -68,6 +85,25 @@ def test_messages_have_the_bits_of_a_real_worker() -> None:
         theirs, their_norm, their_buffers = real.encode()
         assert (coded.tobytes(), norm, buffers.tobytes()) == (theirs.tobytes(), their_norm, their_buffers.tobytes())
         assert parts.shared.apply(step, [(3, 1.0, (coded, buffers))], PLAN).finite
+
+
+def test_a_message_of_one_gradient_has_the_bits_of_a_real_workers() -> None:
+    parts = Parts(scheme_of("dgd", WORKERS), "digits-cnn")
+    real = parts.real_worker(3)
+    parts.shared.publish(0, 0)
+    real.load(*parts.learner.snapshot())
+    assert parts.shared.evaluate(3, 0, 0, 1.0) == real.evaluate(0, 0)
+    (coded, buffers), norm = parts.shared.encode(3)
+    theirs, their_norm, their_buffers = real.encode()
+    assert parts.shared.apply(0, [(3, 0.5, (coded, buffers))], PLAN).finite
+    assert (coded.tobytes(), norm, buffers.tobytes()) == (theirs.tobytes(), their_norm, their_buffers.tobytes())
+
+
+def test_everybody_evaluates_before_anybody_sends() -> None:
+    training = Listing()
+    simulate(scheme_of("dgd", 3), steps=2, training=training, durations=Durations())
+    step = ["evaluate 0", "evaluate 1", "evaluate 2", "encode 0", "encode 1", "encode 2"]
+    assert training.calls == step + step
 
 
 def test_parameters_are_kept_as_long_as_somebody_works_on_them() -> None:
