@@ -62,6 +62,8 @@ class Task:
 TASKS: Mapping[str, str] = {
     "linear-regression": "pgczmq.train.tasks:linear_regression",
     "logistic-regression": "pgczmq.train.tasks:logistic_regression",
+    "adaptive-k-regression": "pgczmq.train.regressions:adaptive_k_regression",
+    "adaptive-k-batch-regression": "pgczmq.train.regressions:adaptive_k_batch_regression",
     "digits-mlp": "pgczmq.train.tasks:digits_mlp",
     "digits-cnn": "pgczmq.train.tasks:digits_cnn",
     "resnet18": "pgczmq.train.images:resnet18",
