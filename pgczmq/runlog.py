@@ -106,12 +106,16 @@ class LatencyRecord:
         published_at: when the step was published, on the master's clock.
         wait: from having the parameters to beginning on them; durations are the worker's own.
         compute: evaluating and encoding.
-        delay: injected.
+        delay: injected; as long as it was slept.
         send: the rest: both ways over the wire.
         arrived_at: on the master's clock.
         evaluated: partitions evaluated for it.
         outcome: open (in time) or late, as it really was, in deterministic mode too.
         newest_age: least age in the message; 0 unless the worker did not evaluate at this step.
+        received_at: when the worker had the parameters, on its own clock; None in simulated runs.
+        evaluations: of each partition, one directly after the other; empty in simulated runs.
+        dropped: steps that the worker gave up since its answer before, each as (step, received_at, delay until it was
+            given up, evaluations...); those that it never began have no evaluations.
     """
 
     worker: int
@@ -126,6 +130,9 @@ class LatencyRecord:
     outcome: str
     newest_age: int
     incarnation: str
+    received_at: float | None = None
+    evaluations: tuple[float, ...] = ()
+    dropped: tuple[tuple[float, ...], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -186,6 +186,8 @@ class Reception:
             raise WireError(f"a gradient of worker {header.worker} has {len(held)} ages: got {len(header.ages)}")
         if len(header.fresh) != len(header.losses) or not set(header.fresh) <= set(held):
             raise WireError(f"a gradient of worker {header.worker} names one loss for each fresh partition it holds")
+        if header.evaluations and len(header.evaluations) != len(header.fresh):
+            raise WireError(f"a gradient of worker {header.worker} has one duration for each fresh partition")
         if header.ages.count(0) != len(header.fresh) or max(header.ages, default=0) > header.step:
             raise WireError(f"the ages {header.ages} at step {header.step} are not those of {len(header.fresh)} fresh")
 
@@ -206,5 +208,8 @@ class Reception:
                 outcome=outcome,
                 newest_age=min(header.ages, default=0),
                 incarnation=header.incarnation,
+                received_at=header.received_at,
+                evaluations=tuple(header.evaluations),
+                dropped=tuple(map(tuple, header.dropped)),
             )
         )

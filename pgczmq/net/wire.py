@@ -18,6 +18,11 @@ from pgczmq.errors import WireError
 
 PROTOCOL = 1
 HEADER_BYTES_AT_MOST = 4 * 2**20
+DROPPED_AT_MOST = 100
+"""Of the steps that a worker gave up between two answers, the last so many are told."""
+
+
+_Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Header(BaseModel):
@@ -105,6 +110,7 @@ class Gradient(FromWorker):
     """An answer to a step; ``norm`` None is a bare report, without frames.
 
     ``fresh`` are the partitions evaluated at this step and ``losses`` their mean losses; durations in seconds.
+    ``received_at``, ``evaluations`` and ``dropped`` are for the record alone: see ``runlog.LatencyRecord``.
     """
 
     type: Literal["gradient"] = "gradient"
@@ -116,6 +122,9 @@ class Gradient(FromWorker):
     wait: float
     compute: float
     delay: float
+    received_at: _Number | None = None
+    evaluations: list[_Number] = []
+    dropped: list[Annotated[list[_Number], Field(min_length=3)]] = Field(default=[], max_length=DROPPED_AT_MOST)
 
 
 class Pull(FromWorker):

@@ -7,9 +7,10 @@ last answer is kept until its step closes and is sent again when the master does
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import zmq
@@ -56,11 +57,24 @@ class _Sent:
 
 @dataclass
 class _Clock:
-    """Where the time of the step in hand went, seconds."""
+    """Where the time of the step in hand went, seconds.
 
-    wait: float = 0.0
-    compute: float = 0.0
+    Evaluations and the delay are measured between the pipeline's events, so that they add up without gaps: what the
+    simulator needs to tell the same story again.
+    """
+
+    step: int
+    received_at: float
+    wait: float
+    since: float  # the last event
+    evaluations: list[float] = field(default_factory=list)
+    encoding: float = 0.0
     delay: float = 0.0
+
+    def lap(self, at: float) -> float:
+        """The time since the last event; a new one begins."""
+        seconds, self.since = at - self.since, at
+        return seconds
 
 
 class Workbench:
@@ -95,7 +109,8 @@ class Workbench:
         self._params: tuple[wire.Params, Sequence[zmq.Frame]] | None = None
         self._in_hand: tuple[wire.Params, Sequence[zmq.Frame]] | None = None
         self._received_at = 0.0
-        self._clock = _Clock()
+        self._clock: _Clock | None = None  # of the step in hand
+        self._dropped: deque[_Clock] = deque(maxlen=wire.DROPPED_AT_MOST)
         self.state = "idle"
 
     @property
@@ -108,16 +123,19 @@ class Workbench:
     def take_params(self, message: wire.Params, frames: Sequence[zmq.Frame]) -> None:
         """Parameters came, broadcast or pulled; the sizes are right."""
         self._beats_since_pull = BEATS_BETWEEN_PULLS  # whatever was pulled is here
+        at = time.monotonic()
         if self._params is None or message.step > self._params[0].step:
+            if self._params is not None and self._params[0].step > self._pipeline.step:
+                self._dropped.append(_Clock(self._params[0].step, self._received_at, 0.0, at))
             self._params = (message, frames)
-            self._received_at = time.monotonic()
-        self._feed(pipeline.Published(message.step, message.batch_fraction))
+            self._received_at = at
+        self._feed(pipeline.Published(message.step, message.batch_fraction), at)
 
     def take_beat(self, beat: wire.Beat) -> None:
         """The master says which step is open and whose answers are in: pull or send again what was lost."""
         behind_by = beat.open_step - self._pipeline.step
         was_behind = self._pipeline.is_behind
-        self._feed(pipeline.Opened(beat.open_step))
+        self._feed(pipeline.Opened(beat.open_step), time.monotonic())
         self._beats_since_pull += 1
         if self._pipeline.is_behind and (was_behind or behind_by > 1) and self._beats_since_pull > BEATS_BETWEEN_PULLS:
             log.info("pulling step %d: its broadcast did not come", beat.open_step)
@@ -153,43 +171,61 @@ class Workbench:
 
     # ------------------------------------------------------------ what the pipeline wants
 
-    def _feed(self, event: pipeline.WorkerEvent) -> None:
+    def _feed(self, event: pipeline.WorkerEvent, at: float) -> None:
         for command in self._pipeline.handle(event):
             match command:
                 case pipeline.EvaluatePlace():
-                    self._take_in_hand(command.step)
+                    self._take_in_hand(command.step, at)
                     self._start(self._evaluate(command))
                 case pipeline.Delay():
                     self.state = "delayed"
-                    self._clock.delay = command.seconds
                     self._start(self._sleep(command))
                 case pipeline.Answer():
-                    self._start(self._answer(command, self._clock))
+                    self._start(self._answer(command, self._put_down()))
                 case pipeline.Report():
-                    self._start(self._send_header(self._header(command, self._clock, None)))
+                    self._start(self._send_header(self._header(command, self._put_down(), None)))
         if self._pipeline.idle:
             self.state = "idle"
+            self._give_up(at)
 
     async def _sleep(self, command: pipeline.Delay) -> None:
         await asyncio.sleep(command.seconds)
-        self._feed(pipeline.DelayOver(command.step))
+        at = time.monotonic()
+        if self._clock is not None and self._clock.step == command.step:
+            self._clock.delay = self._clock.lap(at)
+        self._feed(pipeline.DelayOver(command.step), at)
 
-    def _take_in_hand(self, step: int) -> None:
+    def _take_in_hand(self, step: int, at: float) -> None:
         """A step begins with the newest parameters there are; later ones must not replace them half-way."""
         assert self._params is not None
         if self._in_hand is None or self._in_hand[0].step != step:
             self._in_hand = self._params
-            self._clock = _Clock(wait=time.monotonic() - self._received_at)
+            self._give_up(at)
+            self._clock = _Clock(step, self._received_at, at - self._received_at, at)
         self.state = "computing"
+
+    def _give_up(self, at: float) -> None:
+        """The step in hand, if there is one, will not be answered."""
+        if self._clock is not None:
+            self._clock.delay = self._clock.lap(at)
+            self._dropped.append(self._clock)
+            self._clock = None
+
+    def _put_down(self) -> _Clock:
+        """The step in hand is answered."""
+        assert self._clock is not None
+        clock, self._clock = self._clock, None
+        return clock
 
     async def _evaluate(self, command: pipeline.EvaluatePlace) -> None:
         assert self._in_hand is not None and self._in_hand[0].step == command.step
-        begun = time.monotonic()
         frames = self._in_hand[1]
         loop = asyncio.get_running_loop()
         loss = await loop.run_in_executor(self._thread, self._compute_place, command, frames)
-        self._clock.compute += time.monotonic() - begun
-        self._feed(pipeline.Evaluated(loss))
+        at = time.monotonic()
+        assert self._clock is not None
+        self._clock.evaluations.append(self._clock.lap(at))
+        self._feed(pipeline.Evaluated(loss), at)
 
     def _compute_place(self, command: pipeline.EvaluatePlace, frames: Sequence[zmq.Frame]) -> float:
         """On the compute thread: take over the step's parameters once, then evaluate."""
@@ -201,7 +237,7 @@ class Workbench:
     async def _answer(self, command: pipeline.Answer, clock: _Clock) -> None:
         begun = time.monotonic()
         gradient, norm, buffers = await asyncio.get_running_loop().run_in_executor(self._thread, self._compute.encode)
-        clock.compute += time.monotonic() - begun
+        clock.encoding = time.monotonic() - begun
         header = self._header(command, clock, norm)
         sent = _Sent(command.step, [wire.pack(header), buffers, gradient])
         self._sent = sent
@@ -215,7 +251,16 @@ class Workbench:
             losses=[loss for _, loss in command.losses],
             norm=norm,
             wait=clock.wait,
-            compute=clock.compute,
+            compute=sum(clock.evaluations) + clock.encoding,
             delay=clock.delay,
+            received_at=clock.received_at,
+            evaluations=clock.evaluations,
+            dropped=self._told_dropped(),
             **self._mine,
         )
+
+    def _told_dropped(self) -> list[list[float]]:
+        """What was given up since the answer before, once."""
+        told = [[clock.step, clock.received_at, clock.delay, *clock.evaluations] for clock in self._dropped]
+        self._dropped.clear()
+        return told

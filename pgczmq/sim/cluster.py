@@ -10,9 +10,12 @@ from pgczmq.core.engine import Engine
 from pgczmq.core.policies import Plan, Statistics
 from pgczmq.core.schemes import Scheme
 from pgczmq.runlog import EvalRecord, EventRecord, LatencyRecord, Sink, StepRecord
-from pgczmq.sim.crew import Crew, Message
+from pgczmq.sim.crew import Crew, Message, Workers
 from pgczmq.sim.training import Training, Update
-from pgczmq.sim.virtual import COMES_OR_GOES, Agenda, Aside, Durations, Ending
+from pgczmq.sim.virtual import COMES_OR_GOES, UPDATES, Agenda, Aside, Durations, Ending
+
+Hire = Callable[[Agenda, Callable[[Message], None]], Workers]
+"""Makes the workers of a run from its agenda and from what takes their messages when they are with the master."""
 
 
 class Simulation:
@@ -26,6 +29,7 @@ class Simulation:
         aside: held-out data and checkpoints.
         sink: takes the records; None when nobody wants any.
         failures: who is gone when; those of one worker do not overlap.
+        hire: makes the workers; None for those that do what the scheme says, in ``durations``.
     """
 
     def __init__(
@@ -38,15 +42,22 @@ class Simulation:
         aside: Aside | None = None,
         sink: Sink | None = None,
         failures: Iterable[Failure] = (),
+        hire: Hire | None = None,
     ) -> None:
         self._engine = engine
         self._scheme = scheme
+        self._update_seconds = durations.update
         self._training = training
         self._aside = aside or Aside()
         self._sink = sink
         self._agenda = Agenda()
         self._arriving: deque[Message] = deque()  # those that come at this very moment
-        self._crew = Crew(scheme, self._agenda, durations=durations, training=training, deliver=self._arriving.append)
+        deliver = self._arriving.append
+        self._crew: Workers = (
+            Crew(scheme, self._agenda, durations=durations, training=training, deliver=deliver)
+            if hire is None
+            else hire(self._agenda, deliver)
+        )
         self._caused: deque[events.Event] = deque()
         self._incoming: Any = None
         self._held: dict[int, Any] = {}
@@ -178,18 +189,32 @@ class Simulation:
         update = self._training.apply(command.step, messages, Plan(closed.k, closed.batch_fraction))
         if closed.closed_at > self._agenda.now:  # as planned, in deterministic mode
             self._agenda.now = closed.closed_at
-        now = self._agenda.now
+        seconds = 0.0 if self._update_seconds is None else self._update_seconds(command.step)
+        if seconds > 0:
+            self._deadline = float("inf")
+            self._agenda.add(self._agenda.now + seconds, UPDATES, self._updated_at_last, closed, update)
+        else:
+            self._updated(closed, update)
+
+    def _updated_at_last(self, closed: events.ClosedStep, update: Update) -> None:
+        self._updated(closed, update)
+        self._feed(self._caused.popleft())
+        self._deadline = self._engine.deadline
+
+    def _updated(self, closed: events.ClosedStep, update: Update) -> None:
+        """The update of a step is done, or could not be; the engine hears it next."""
+        held, now = self._held, self._agenda.now
         if not update.finite:
             for worker in update.culprits:
                 held.pop(worker, None)
-            self._caused.append(events.Spoiled(command.step, update.culprits, now))
+            self._caused.append(events.Spoiled(closed.step, update.culprits, now))
             return
         received = len(held) * self._training.message_bytes
         self._held = {}
         self._steps, self._loss, self._applied_at = closed.step + 1, closed.loss, now
         if self._sink is not None:
             self._sink(_step_record(closed, update, at=now, received=received))
-        self._caused.append(events.Applied(command.step, now, update.statistics))
+        self._caused.append(events.Applied(closed.step, now, update.statistics))
 
     def _look(self, command: events.Evaluate) -> None:
         if self._aside.evaluate is not None and self._sink is not None:

@@ -1,11 +1,12 @@
 """The workers of a simulated run: carries out what their pipelines ask for, in virtual time.
 
-Nothing is decided here. Parameters reach every worker in no time, in the order of worker numbers.
+Nothing is decided here. Parameters reach every worker in no time, in the order of worker numbers, unless
+``Durations.parameters`` says otherwise.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from pgczmq.core.delays import NoDelay
 from pgczmq.core.events import Arrived
@@ -40,17 +41,55 @@ class Life:
     delay: float = 0.0
 
 
+class Sender(Protocol):
+    """Whoever a message is of."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its messages on the way still arrive."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Message:
     """An answer on its way, and what its latency record needs."""
 
-    life: Life
+    life: Sender
     event: Arrived
     payload: Any
     sent_at: float
     begun_at: float
     compute: float
     delay: float
+
+
+class Workers(Protocol):
+    """What a simulation asks of its workers; they answer by delivering messages."""
+
+    @property
+    def incarnations(self) -> list[tuple[int, str]]:
+        """(worker, incarnation) of everybody alive."""
+        ...
+
+    def come(self, worker: int) -> str:
+        """A worker begins a life; returns its incarnation."""
+        ...
+
+    def go(self, worker: int) -> str:
+        """A worker dies; returns the incarnation that was."""
+        ...
+
+    def publish(self, step: int, batch_fraction: float) -> None:
+        """The parameters of a step are for everybody."""
+        ...
+
+    def send(self, worker: int) -> None:
+        """The parameters published last are for one worker."""
+        ...
+
+    def oldest_in_hand(self, otherwise: int) -> int:
+        """The earliest step that somebody is working on."""
+        ...
 
 
 class Crew:
@@ -112,10 +151,26 @@ class Crew:
         return life.incarnation
 
     def publish(self, step: int, batch_fraction: float) -> None:
-        """The parameters of a step reach everybody."""
-        self._published = Published(step, batch_fraction)
+        """The parameters of a step reach everybody, sooner or later."""
+        published = self._published = Published(step, batch_fraction)
+        parameters, now = self._durations.parameters, self._agenda.now
+        if parameters is None:
+            self._begin(published)
+            return
         for life in self._lives.values():
-            self._obey(life, life.pipeline.handle(self._published))
+            self._agenda.add(now + parameters(life.worker, step), WORKS, self._tell, life, published)
+
+    def _begin(self, published: Published) -> None:
+        """Everybody evaluates before anybody goes on: evaluations are a tenth slower with other work between them."""
+        told = [(life, life.pipeline.handle(published)) for life in self._lives.values()]
+        begun = [
+            (life, command, self._compute(life, command))
+            for life, commands in told
+            for command in commands
+            if isinstance(command, EvaluatePlace)  # new parameters lead to nothing else
+        ]
+        for life, command, loss in begun:
+            self._obey(life, self._computed(life, command, loss))
 
     def send(self, worker: int) -> None:
         """The parameters published last reach one worker."""
@@ -139,7 +194,7 @@ class Crew:
             for command in commands:
                 match command:
                     case EvaluatePlace():
-                        following = self._evaluate(life, command)
+                        following = self._computed(life, command, self._compute(life, command))
                     case Delay():
                         life.delay = command.seconds
                         over_at = self._agenda.now + command.seconds
@@ -148,13 +203,18 @@ class Crew:
                         self._send(life, command)
             commands = following
 
-    def _evaluate(self, life: Life, command: EvaluatePlace) -> list[WorkerCommand]:
-        worker, step, fraction = life.worker, command.step, command.batch_fraction
+    def _compute(self, life: Life, command: EvaluatePlace) -> float:
+        """The loss; the gradient is retained, and what comes of it is for ``_computed``."""
+        worker, step = life.worker, command.step
         if life.step != step:
             life.step, life.begun_at, life.compute, life.delay = step, self._agenda.now, 0.0, 0.0
-        evaluated = Evaluated(self._training.evaluate(worker, step, command.place, fraction))
+        return self._training.evaluate(worker, step, command.place, command.batch_fraction)
+
+    def _computed(self, life: Life, command: EvaluatePlace, loss: float) -> list[WorkerCommand]:
+        """An evaluation takes its time; if that is none, the pipeline goes on at once."""
+        evaluated = Evaluated(loss)
         duration = self._durations.evaluation
-        seconds = 0.0 if duration is None else duration(worker, step, 1, fraction)
+        seconds = 0.0 if duration is None else duration(life.worker, command.step, 1, command.batch_fraction)
         if seconds <= 0:
             return life.pipeline.handle(evaluated)
         life.compute += seconds

@@ -7,9 +7,9 @@ from typing import Any
 
 from pgczmq.core.pipeline import DelaySeconds
 
-COMES_OR_GOES, WORKS, ARRIVES = range(3)
-"""Priorities: of events at the same time, workers come and go first, then evaluations and delays end, then messages
-arrive."""
+COMES_OR_GOES, UPDATES, WORKS, ARRIVES = range(4)
+"""Priorities: of events at the same time, workers come and go first, then an update is done, then evaluations and
+delays end, then messages arrive."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,17 @@ class Durations:
     Args:
         evaluation: of one partition; asked with 1 evaluated.
         delay: injected after the last partition; the pipeline may abandon a step in it.
-        communication: from the end of that until the message is with the master. Parameters take no time.
+        communication: from the end of that until the message is with the master.
+        parameters: a function of (worker, step): from the publication until the worker has them; for runs without
+            gradients only.
+        update: a function of the step alone: from closing it until the next one is published.
     """
 
     evaluation: DelaySeconds | None = None
     delay: DelaySeconds | None = None
     communication: DelaySeconds | None = None
+    parameters: Callable[[int, int], float] | None = None
+    update: Callable[[int], float] | None = None
 
     @property
     def parts(self) -> list[DelaySeconds]:

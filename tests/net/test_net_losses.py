@@ -316,6 +316,7 @@ async def test_answers_that_do_not_fit_are_refused_told_and_never_applied(caplog
                 (odd.gradient(0, ages=[0, 1], fresh=[3], losses=[0.1]), [b"", good], r"the ages \[0, 1\] at step 0"),
                 (odd.gradient(3, ages=[1, 1]), [b"", good], r"the ages \[1, 1\] at step 3 are not those of 2 fresh"),
                 (odd.gradient(0, fresh=[3, 1], losses=[0.1, 0.1]), [b"", good], "fresh partition it holds"),
+                (odd.gradient(0, evaluations=[0.1]), [b"", good], "one duration for each fresh partition"),
                 (odd.gradient(0, losses=[0.1]), [b"", good], "one loss for each"),
             ]
             for header, frames, sentence in wrong:

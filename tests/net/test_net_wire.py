@@ -26,6 +26,7 @@ FROM_WORKERS = [
     wire.Gradient(norm=None, **ANSWER, **THEIRS),
     wire.Gradient(norm=float("inf"), **ANSWER, **THEIRS),
     wire.Pull(**THEIRS),
+    wire.Gradient(norm=1.5, received_at=9.5, evaluations=[0.2], dropped=[[4, 9.0, 0.0, 0.1]], **ANSWER, **THEIRS),
 ]
 FROM_MASTERS = [
     wire.Welcome(
@@ -89,7 +90,20 @@ def test_a_value_of_another_type_is_refused(read, message):
                 read(msgpack.packb({**table, key: wrong}))
 
 
-@pytest.mark.parametrize("change", [{"step": -1}, {"step": 1.0}, {"step": True}, {"step": "5"}, {"ages": [-1]}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": -1},
+        {"step": 1.0},
+        {"step": True},
+        {"step": "5"},
+        {"ages": [-1]},
+        {"received_at": float("nan")},
+        {"evaluations": [float("inf")]},
+        {"dropped": [[4.0, 9.0]]},
+        {"dropped": [[4.0, 9.0, 0.0]] * (wire.DROPPED_AT_MOST + 1)},
+    ],
+)
 def test_numbers_are_what_they_say(change):
     table = FROM_WORKERS[5].model_dump() | change
     with pytest.raises(WireError, match="not a message of this protocol"):
