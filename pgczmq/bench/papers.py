@@ -43,6 +43,7 @@ class GoalTable(_Table):
     """As ``tally.Goal``."""
 
     level: float | None = None
+    also: tuple[float, ...] = ()
     of: Literal["loss", "metric"] = "loss"
     horizons: tuple[float, ...] = ()
     until: Literal["end", "goal"] = "end"
@@ -86,6 +87,7 @@ class FullTable(_Table):
     run: dict[str, Any] = {}
     goal: GoalTable | None = None
     measure: MeasureTable | None = None
+    cases: tuple[Cases, ...] = ()
 
 
 class Paper(_Table):
@@ -146,8 +148,14 @@ def read(file: Path) -> Paper:
 def at_full_scale(paper: Paper) -> Paper:
     """The paper's own scale instead of that for two cores."""
     full = paper.full
-    changed = {"run": merged(paper.run, full.run), "seeds": full.seeds or paper.seeds, "goal": full.goal or paper.goal}
-    return paper.model_copy(update=changed | {"measure": full.measure or paper.measure})
+    changed = {
+        "run": merged(paper.run, full.run),
+        "seeds": full.seeds or paper.seeds,
+        "goal": full.goal or paper.goal,
+        "measure": full.measure or paper.measure,
+        "cases": full.cases or paper.cases,
+    }
+    return paper.model_copy(update=changed)
 
 
 # ---------------------------------------------------------------- runs
@@ -279,14 +287,25 @@ def values(paper: Paper, line: FigureTable, rows: Mapping[str, Sequence[Row]]) -
 
 def _measured(paper: Paper, measure: str, rows: Sequence[Row]) -> dict[int, float | None]:
     if measure.startswith("metric at "):
-        horizon = float(measure.removeprefix("metric at "))
-        if horizon not in paper.goal.horizons:
-            raise ConfigError(f"{paper.name}: goal.horizons lacks {horizon:g}, which a figure reads.")
-        place = paper.goal.horizons.index(horizon)
+        place = _place(paper, "horizons", float(measure.removeprefix("metric at ")))
         return {row.seed: row.at[place] for row in rows}
+    if match := re.fullmatch(r"(seconds|computation|communication) to (\S+)", measure):
+        return {row.seed: _spent(row, match[1], _place(paper, "also", float(match[2]))) for row in rows}
     if measure not in FIGURES:
         raise ConfigError(f"{paper.name}: there is no figure {measure!r}: there are {', '.join(FIGURES)}.")
     return {row.seed: FIGURES[measure](row) for row in rows}
+
+
+def _place(paper: Paper, name: str, value: float) -> int:
+    there: tuple[float, ...] = getattr(paper.goal, name)
+    if value not in there:
+        raise ConfigError(f"{paper.name}: goal.{name} lacks {value:g}, which a figure reads.")
+    return there.index(value)
+
+
+def _spent(row: Row, what: str, place: int) -> float | None:
+    spent = row.also[place]
+    return None if spent is None else float(getattr(spent, what))
 
 
 def _rows(paper: Paper, label: str, rows: Mapping[str, Sequence[Row]]) -> Sequence[Row]:

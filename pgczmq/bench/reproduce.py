@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pgczmq.app.compute_times import ComputeTimes
-from pgczmq.bench import study, summary
+from pgczmq.bench import papers, study, summary
 from pgczmq.bench.papers import Figure, FullTable, Paper
 from pgczmq.bench.study import Spread
 from pgczmq.bench.tally import Curve, Row
@@ -92,9 +92,21 @@ def result(
         **about,
         "times": None if times is None else asdict(times),
         "figures": [asdict(figure) for figure in figures],
-        "summary": [summary.plain(one) for one in summary.summaries(rows)],
+        "summary": [asdict(one) for one in summary.summaries(rows)],
         "runs": without_curves,
     }
+
+
+def again(paper: Paper, whole: Mapping[str, Any]) -> dict[str, Any]:
+    """The same result with the figures that the claim asks for now, from the same runs.
+
+    Raises:
+        ConfigError: a figure needs runs that were not made.
+    """
+    rows = study.rows_from(whole["runs"])
+    figures = papers.theory_figures(paper) if paper.engine == "theory" else papers.figures(paper, study.by_label(rows))
+    made = [asdict(one) for one in summary.summaries(rows)]
+    return {**whole, "figures": [asdict(figure) for figure in figures], "summary": made}
 
 
 def save(file: Path, whole: Mapping[str, Any]) -> None:

@@ -1,11 +1,10 @@
 """What a study comes to: for each case the median and spread over its seeds."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from pgczmq.bench.study import Spread, by_label, spread
-from pgczmq.bench.tally import Row, Spent
+from pgczmq.bench.tally import Row
 
 FIGURES: Mapping[str, Callable[[Row], float | None]] = {
     "seconds_per_step": lambda row: row.seconds_per_step,
@@ -21,10 +20,12 @@ FIGURES: Mapping[str, Callable[[Row], float | None]] = {
     "worst_loss": lambda row: row.worst_loss,
     "last_k": lambda row: row.last_k,
     "diverged": lambda row: float(row.diverged),
-    "computation": lambda row: _until(row).computation,
-    "communication": lambda row: _until(row).communication,
+    "target_computation": lambda row: row.reached.computation if row.reached else None,
+    "target_communication": lambda row: row.reached.communication if row.reached else None,
+    "computation": lambda row: row.spent.computation,
+    "communication": lambda row: row.spent.communication,
 }
-"""Name of a figure -> its value of one run; computation and communication are spent until the goal, or in all."""
+"""Name of a figure -> its value of one run; None where it did not reach the goal, or has none."""
 
 
 @dataclass(frozen=True)
@@ -50,16 +51,7 @@ def summaries(rows: Sequence[Row]) -> list[Summary]:
     return found
 
 
-def plain(summary: Summary) -> dict[str, Any]:
-    """As JSON values."""
-    return asdict(summary)
-
-
 def _over(one: Spread | None, other: Spread | None) -> Spread | None:
     if one is None or other is None or not other.median:
         return None
     return Spread(one.median / other.median, one.low / other.median, one.high / other.median, one.count)
-
-
-def _until(row: Row) -> Spent:
-    return row.reached or row.spent

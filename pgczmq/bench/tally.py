@@ -26,12 +26,14 @@ class Goal:
 
     Args:
         level: to be reached; None for nothing.
+        also: levels on the way whose cost is noted too.
         of: "loss" of the steps, or the "metric" of the held-out evaluations, where less is better too.
         horizons: seconds at which the metric is read.
         until: whether a simulated run goes on when the level is reached.
     """
 
     level: float | None = None
+    also: tuple[float, ...] = ()
     of: Literal["loss", "metric"] = "loss"
     horizons: tuple[float, ...] = ()
     until: Literal["end", "goal"] = "end"
@@ -79,6 +81,7 @@ class Row:
         loss: at the end, over the last steps.
         held_out, metric: of the last evaluation of held-out data.
         at: metric at each horizon.
+        also: what was spent until each level on the way.
         mean_age: of the gradients in the estimates, in steps.
         max_alpha: largest effective weight of any.
         worst_loss: the largest of a single step, over the first.
@@ -102,6 +105,7 @@ class Row:
     last_k: int
     diverged: bool
     curve: Curve
+    also: tuple[Spent | None, ...] = ()
 
 
 @dataclass
@@ -133,6 +137,7 @@ class Tally:
     def __post_init__(self) -> None:
         self._samples = samples_of(self.config)
         self._vectors = vectors_of(self.config)
+        self._also: list[Spent | None] = [None] * len(self.goal.also)
 
     def see(self, record: Record) -> None:
         """Take a record in; only steps and evaluations count.
@@ -169,6 +174,7 @@ class Tally:
             last_k=self._last_k,
             diverged=diverged,
             curve=_thinned(self._curve),
+            also=tuple(self._also),
         )
 
     def _see_step(self, step: StepRecord) -> None:
@@ -213,6 +219,9 @@ class Tally:
             self._at.append(_finite(self._evaluation.metric) if self._evaluation else None)
 
     def _compare(self, value: float) -> None:
+        for place, level in enumerate(self.goal.also):
+            if self._also[place] is None and value <= level:
+                self._also[place] = self._spent
         if self._reached is None and self.goal.level is not None and value <= self.goal.level:
             self._reached = self._spent
             if self.goal.until == "goal":

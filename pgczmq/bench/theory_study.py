@@ -40,7 +40,7 @@ class Setting:
 
 
 SETTINGS = (Setting(1e-3, 10, 100.0), Setting(1e-3, 10, 1.0), Setting(1e-2, 10, 100.0), Setting(1e-2, 40, 100.0))
-"""The first is adaptive-k's own example: k = 1 alone comes down to 1e-3. The third needs k = 11 for it."""
+"""The first is adaptive-k's own example: its floor at k = 1 is 1e-3. In the third nothing below k = 11 reaches that."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def cells(
     Raises:
         ConfigError: it never does, not with everybody and whole minibatches; or lr C >= 1.
 
-    Source: Adaptive-k-and-batch, section V (Figs. 1 to 3), Theorems 2 to 4.
+    Source: Adaptive-k-and-batch, numerical results (Figs. 1 to 3), Theorems 2 to 4.
     """
     bound = setting.bound
     if not bound.floor(workers) < error < setting.initial_error:

@@ -5,6 +5,7 @@ import math
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ COLUMNS = (
     view.Column("metric", "metric"),
     view.Column("recovered", "recovered"),
     view.Column("mean_age", "mean age"),
+    view.Column("target_computation", "evaluated by each to target"),
+    view.Column("target_communication", "vectors to target"),
     view.Column("computation", "evaluated by each"),
     view.Column("communication", "vectors"),
 )
@@ -116,7 +119,7 @@ def part_of(json_file: Path) -> Path:
 
 def save(json_file: Path, about: dict[str, Any], rows: Sequence[Row], made: Sequence[summary.Summary]) -> None:
     """Write the whole study, and remove what was kept for the case that it would be interrupted."""
-    whole = about | {"summary": [summary.plain(one) for one in made], "runs": study.plain(rows)}
+    whole = about | {"summary": [asdict(one) for one in made], "runs": study.plain(rows)}
     study.write_whole(json_file, json.dumps(whole, indent=1, allow_nan=False) + "\n")
     part_of(json_file).unlink(missing_ok=True)
 

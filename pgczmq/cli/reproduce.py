@@ -43,11 +43,14 @@ def show_full(name: str) -> int:
 
 
 def show_list() -> int:
-    """What there is to reproduce; rewrites RESULTS.md from the saved results."""
+    """What there is to reproduce; rewrites RESULTS.md from the saved runs."""
     home = reproduce.home()
     for name in reproduce.names(home):
         paper = papers.read(home / f"{name}.toml")
         Console().print(f"[bold]{name}[/]: {paper.title}", highlight=False)
+        file = home / "results" / f"{name}.json"
+        if file.exists():
+            reproduce.save(file, reproduce.again(paper, json.loads(file.read_text())))
     write_page(home)
     return 0
 
