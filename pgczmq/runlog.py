@@ -109,13 +109,13 @@ class LatencyRecord:
         delay: injected; as long as it was slept.
         send: the rest: both ways over the wire.
         arrived_at: on the master's clock.
-        evaluated: partitions evaluated for it.
+        evaluated, partitions: how many partitions were evaluated for it, and which.
         outcome: open (in time) or late, as it really was, in deterministic mode too.
         newest_age: least age in the message; 0 unless the worker did not evaluate at this step.
         received_at: when the worker had the parameters, on its own clock; None in simulated runs.
         evaluations: of each partition, one directly after the other; empty in simulated runs.
-        dropped: steps that the worker gave up since its answer before, each as (step, received_at, delay until it was
-            given up, evaluations...); those that it never began have no evaluations.
+        dropped: steps before this one that the worker gave up since its answer before, each as (step, received_at,
+            delay until it was given up, evaluations...); those that it never began have no evaluations.
     """
 
     worker: int
@@ -133,6 +133,7 @@ class LatencyRecord:
     received_at: float | None = None
     evaluations: tuple[float, ...] = ()
     dropped: tuple[tuple[float, ...], ...] = ()
+    partitions: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any
 
 PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient", "pgczmq.train.evaluate"]
 _OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
+_directory: str | None = None  # of the helper's socket, once there is a helper
 _MALLOC = {-3: 2**30, -1: 2**31 - 1, -2: 2**28}  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes
 
 
@@ -29,8 +30,10 @@ def start_helper(task: str = "") -> ForkServerContext:
     Args:
         task: name of the run's task, whose own slow imports are made in the helper too.
     """
+    global _directory
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*PRELOADED, *(m for begin, m in _OF_TASKS.items() if task.startswith(begin))])
+    _directory = multiprocessing.util.get_temp_dir()
     # Ctrl+C is for this process to handle; the helper only learns to ignore it once it has loaded everything.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     # A file called random.py or torch.py in the current directory must not stand in for the real one.
@@ -72,11 +75,12 @@ def _end_with_parent() -> None:
 
 
 def end_helper() -> None:
-    """Remove what the helper needed on disk, before this process leaves at once; the helper ends with it.
+    """Remove what the helper needed on disk, if there is one, before this process leaves at once; it ends with it.
 
-    After this no process can be spawned. A process that ends as usual need not call it.
+    After this no process can be spawned. A process that ends as usual need not call it. Never fails.
     """
-    shutil.rmtree(multiprocessing.util.get_temp_dir(), ignore_errors=True)
+    if _directory is not None:
+        shutil.rmtree(_directory, ignore_errors=True)
 
 
 def keep_large_blocks() -> None:

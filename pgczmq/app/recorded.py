@@ -50,11 +50,12 @@ def read_recorded(directory: Path) -> Recorded:
     recorded_steps = list(read(directory, StepRecord))
     answers = list(read(directory, LatencyRecord))
     happened = list(read(directory, EventRecord))
+    _check_numbers(directory, answers, scheme.workers)
     steps = _with_all_answers(recorded_steps, answers)
     if not steps:
         raise ConfigError(f"{directory} holds no step that could be replayed: none was closed, or none from step 0 on.")
     over_at = steps[-1].applied_at
-    answers = [answer for answer in answers if answer.arrived_at <= over_at]
+    answers = [answer for answer in answers if answer.arrived_at <= over_at and answer.step < len(steps)]
     refused = [event for event in happened if event.kind == "refused" and event.step is not None]
     if refused:
         raise ConfigError(
@@ -85,6 +86,31 @@ def _config(directory: Path) -> RunConfig:
             f"pgc sim repeats it to the bit. {CAN_BE}."
         )
     return config
+
+
+def _check_numbers(directory: Path, answers: Sequence[LatencyRecord], workers: int) -> None:
+    """Whether what the answers say can be computed with."""
+    for number, answer in enumerate(answers, 1):
+        parts = (answer.wait, answer.compute, answer.delay, *answer.evaluations)
+        times = (answer.published_at, answer.arrived_at, 0.0 if answer.received_at is None else answer.received_at)
+        counts = _are_counts(answer.worker, answer.step, answer.evaluated) and answer.worker < workers
+        if not counts or not _are_seconds(*parts) or not _are_numbers(*times):
+            raise ConfigError(
+                f"line {number} of latencies.jsonl in {directory} is no answer that a worker can have given: worker "
+                f"{answer.worker} of {workers} at step {answer.step}. {CAN_BE}, as it was written."
+            )
+
+
+def _are_numbers(*values: object) -> bool:
+    return all(isinstance(value, int | float) and math.isfinite(value) for value in values)
+
+
+def _are_seconds(*values: float) -> bool:
+    return _are_numbers(*values) and min(values, default=0.0) >= 0
+
+
+def _are_counts(*values: object) -> bool:
+    return all(isinstance(value, int) and value >= 0 for value in values)
 
 
 def _with_all_answers(steps: Sequence[StepRecord], answers: Sequence[LatencyRecord]) -> list[StepRecord]:
@@ -196,11 +222,21 @@ class RecordedDurations:
         sending = answer.arrived_at - answer.published_at - busy
         self._received_at[answer.worker, answer.step] = received_at
         self._known[answer.worker, answer.step] = Spent(tuple(evaluations), answer.delay, answer.delay, sending)
-        for number, received_at, slept, *seconds in answer.dropped:
-            step = int(number)
-            self._received_at[answer.worker, step] = received_at
-            if seconds:
-                self._known[answer.worker, step] = Spent(tuple(seconds), None, slept, None)
+        for entry in answer.dropped:
+            if self._can_have_been_dropped(entry):
+                self._note_dropped(answer.worker, *entry)
+
+    def _can_have_been_dropped(self, entry: Sequence[float]) -> bool:
+        """Others are nobody's: peers may say anything, and a run that was cut off may lack the step."""
+        if len(entry) < 3 or not _are_numbers(*entry) or not _are_seconds(*entry[2:]):
+            return False
+        return entry[0] in range(len(self._published_at))
+
+    def _note_dropped(self, worker: int, number: float, received_at: float, slept: float, *evaluations: float) -> None:
+        step = int(number)
+        self._received_at[worker, step] = received_at
+        if evaluations:
+            self._known[worker, step] = Spent(evaluations, None, slept, None)
 
     def _spent(self, worker: int, step: int) -> Spent | None:
         """What was recorded, else of the step before; None for a worker that never answered."""

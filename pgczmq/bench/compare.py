@@ -1,6 +1,6 @@
 """``pgc compare``: schemes x stragglers x seeds, on one configuration."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pgczmq.app import build, simulate
@@ -16,10 +16,18 @@ COMMON = ("wait", "shortfall", "max_age", "on_new_step")
 
 @dataclass(frozen=True)
 class Grid:
-    """All runs of a comparison, and the combinations that cannot be, each with the reason."""
+    """All runs of a comparison.
+
+    Args:
+        base: what all have in common.
+        left_out: the combinations that cannot be, each with the reason.
+        ignored: keys of ``[scheme]`` in the configuration that a comparison does not take over.
+    """
 
     cases: tuple[Case, ...]
+    base: RunConfig
     left_out: tuple[tuple[str, str], ...]
+    ignored: tuple[str, ...]
 
 
 def grid(
@@ -37,7 +45,8 @@ def grid(
     """
     cases: list[Case] = []
     left_out: list[tuple[str, str]] = []
-    for label, config in _combinations(base, schemes, stragglers):
+    base, ignored = _common(base)
+    for label, config in _combinations(base, dict.fromkeys(schemes), dict.fromkeys(stragglers)):
         try:
             _check(config, engine)
         except ConfigError as error:
@@ -47,7 +56,7 @@ def grid(
     if not cases:
         reasons = " ".join(f"{label}: {reason}" for label, reason in left_out)
         raise ConfigError(f"none of these runs can be. {reasons}")
-    return Grid(tuple(cases), tuple(left_out))
+    return Grid(tuple(cases), base, tuple(left_out), ignored)
 
 
 def reseeded(config: RunConfig, seed: int) -> RunConfig:
@@ -55,8 +64,17 @@ def reseeded(config: RunConfig, seed: int) -> RunConfig:
     return config.model_copy(update={"seed": seed})
 
 
+def _common(base: RunConfig) -> tuple[RunConfig, tuple[str, ...]]:
+    """The configuration without what belongs to one scheme, and the names of that."""
+    table = base.model_dump(exclude_unset=True)
+    asked = table.pop("scheme", {})
+    kept = {key: value for key, value in asked.items() if key in COMMON}
+    ignored = [key for key in asked if key not in (*COMMON, "name", "stragglers")]
+    return parse(table | {"scheme": kept}), tuple(f"scheme.{key}" for key in ignored)
+
+
 def _combinations(
-    base: RunConfig, schemes: Sequence[str], stragglers: Sequence[int]
+    base: RunConfig, schemes: Iterable[str], stragglers: Iterable[int]
 ) -> Iterator[tuple[str, RunConfig]]:
     for name in schemes:
         if ":" not in name and name not in {*SCHEMES, build.ASYNC}:
@@ -69,8 +87,7 @@ def _combinations(
 
 def _with(base: RunConfig, name: str, stragglers: int) -> RunConfig:
     table = base.model_dump(exclude_unset=True)
-    common = {key: value for key, value in table.get("scheme", {}).items() if key in COMMON}
-    table["scheme"] = common | {"name": name, "stragglers": stragglers}
+    table["scheme"] = table.get("scheme", {}) | {"name": name, "stragglers": stragglers}
     return parse(table)
 
 

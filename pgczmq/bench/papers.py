@@ -13,26 +13,26 @@
 In the text of a figure ``{name}`` stands for each of the values that ``each`` lists for it.
 """
 
+import hashlib
 import itertools
-import re
+import json
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pgczmq.app import simulate
 from pgczmq.app.compute_times import ComputeTimes
 from pgczmq.bench import theory_study
-from pgczmq.bench.study import Case, Spread, spread
-from pgczmq.bench.summary import FIGURES
+from pgczmq.bench.figures import Figure, figure, values
+from pgczmq.bench.figures import check as check_figure
+from pgczmq.bench.study import Case
 from pgczmq.bench.tally import Goal, Row
 from pgczmq.config import RunConfig, parse
 from pgczmq.errors import ConfigError
-
-Wanted = tuple[Literal["<", ">", "~"], float, float]
-"""What a value should be: below or above a level, or within a tolerance of it."""
 
 
 class _Table(BaseModel):
@@ -47,6 +47,11 @@ class GoalTable(_Table):
     of: Literal["loss", "metric"] = "loss"
     horizons: tuple[float, ...] = ()
     until: Literal["end", "goal"] = "end"
+
+    @property
+    def plain(self) -> Goal:
+        """The same as a value of the tally's own."""
+        return Goal(**self.model_dump())
 
 
 class MeasureTable(_Table):
@@ -64,6 +69,7 @@ class Cases(_Table):
     set: dict[str, Any]
     label: str = ""
     seeds: int | None = None
+    engine: Literal["sim", "timing"] | None = None
 
 
 class FigureTable(_Table):
@@ -112,21 +118,6 @@ class Paper(_Table):
     full: FullTable = FullTable()
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A measured figure beside the paper's.
-
-    Args:
-        verdict: how often what the paper says holds: "yes", "no", "n of m"; empty where it says nothing that a number
-            could break.
-    """
-
-    says: str
-    paper: str
-    measured: Spread | None
-    verdict: str
-
-
 # ---------------------------------------------------------------- reading
 
 
@@ -153,9 +144,14 @@ def at_full_scale(paper: Paper) -> Paper:
         "seeds": full.seeds or paper.seeds,
         "goal": full.goal or paper.goal,
         "measure": full.measure or paper.measure,
-        "cases": full.cases or paper.cases,
+        "cases": full.cases or tuple(_without_seeds(block, full.seeds) for block in paper.cases),
     }
     return paper.model_copy(update=changed)
+
+
+def _without_seeds(block: Cases, seeds: int | None) -> Cases:
+    """The paper's number of runs is that of all cases."""
+    return block if seeds is None else block.model_copy(update={"seeds": None})
 
 
 # ---------------------------------------------------------------- runs
@@ -170,15 +166,15 @@ def cases(paper: Paper, times: ComputeTimes | None = None) -> list[Case]:
     Raises:
         ConfigError: a run cannot be.
     """
-    goal = Goal(**paper.goal.model_dump())
     made: list[Case] = []
     for block in paper.cases:
         for label, changes in _combinations(block):
             table = merged(paper.run, changes)
             if times is not None:
                 table = merged(table, {"sim": times.for_run(parse(table))})
+            engine = block.engine or ("timing" if paper.engine == "timing" else "sim")
             for seed in range(1, (block.seeds or paper.seeds) + 1):
-                made.append(Case(label, parse(table | {"seed": seed}), _engine(paper), goal))
+                made.append(Case(label, parse(table | {"seed": seed}), engine, paper.goal.plain))
     return made
 
 
@@ -188,14 +184,10 @@ def measured_config(table: MeasureTable) -> RunConfig:
     return parse({"workers": 4, "steps": 1, "task": task, "scheme": {"name": "dgd"}, "eval": {"every": 0}})
 
 
-def _engine(paper: Paper) -> Literal["sim", "timing"]:
-    return "timing" if paper.engine == "timing" else "sim"
-
-
 def _combinations(block: Cases) -> Iterator[tuple[str, dict[str, Any]]]:
     axes = {key: value if isinstance(value, list) else [value] for key, value in block.set.items()}
-    for values in itertools.product(*axes.values()):
-        chosen = dict(zip(axes, values, strict=True))
+    for point in itertools.product(*axes.values()):
+        chosen = dict(zip(axes, point, strict=True))
         parts = [] if block.label else [str(chosen.get("scheme.name", ""))]
         parts += [f"{_short(key)}={value}" for key, value in chosen.items() if len(axes[key]) > 1 and not _is_name(key)]
         yield " ".join(filter(None, [block.label, *parts])), nested(chosen)
@@ -230,6 +222,12 @@ def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return table
 
 
+def key(paper: Paper) -> str:
+    """What the runs follow from, in short: results of another key are those of an earlier version of the claim."""
+    runs = paper.model_dump(mode="json", include={"seeds", "engine", "goal", "run", "measure", "cases"})
+    return hashlib.sha256(json.dumps(runs).encode()).hexdigest()[:16]
+
+
 # ---------------------------------------------------------------- figures
 
 
@@ -239,24 +237,36 @@ def figures(paper: Paper, rows: Mapping[str, Sequence[Row]]) -> list[Figure]:
     Args:
         rows: the runs of each case.
     """
-    return [figure(line, values(paper, line, rows)) for line in lines(paper)]
+    return [
+        figure(
+            line.says,
+            line.paper,
+            line.holds,
+            values(line.measure, paper.goal.plain, rows[line.case], rows[line.over] if line.over else None),
+        )
+        for line in lines(paper)
+    ]
 
 
 def theory_figures(paper: Paper) -> list[Figure]:
     """The same for a claim about formulas: values of a figure are those of all points of a grid."""
     settings = {block.label: theory_study.Setting(**block.set) for block in paper.cases}
     grids = {label: list(theory_study.cells(setting)) for label, setting in settings.items()}
-    return [figure(line, ratios(paper, grids[line.case], line.measure)) for line in lines(paper)]
+    return [figure(line.says, line.paper, line.holds, ratios(grids[line.case], line.measure)) for line in lines(paper)]
 
 
-def ratios(paper: Paper, cells: Sequence[theory_study.Cell], measure: str) -> list[float | None]:
-    """One ratio at every point, or at those only where communication costs least or most beside computation."""
+def ratios(cells: Sequence[theory_study.Cell], measure: str) -> list[float | None]:
+    """One ratio at every point, or at those only where communication costs least or most beside computation.
+
+    Raises:
+        ConfigError: there is no such measure.
+    """
     ratio, _, where = measure.partition(" where communication is ")
     weights = [cell.rate * cell.communication_time for cell in cells]
     chosen = {"": weights, "cheapest": [min(weights)], "dearest": [max(weights)]}.get(where)
     if chosen is None or ratio not in ("seconds", "computation", "communication"):
         raise ConfigError(
-            f"{paper.name}: a ratio is of seconds, computation or communication, and may be that "
+            "a ratio is of seconds, computation or communication, and may be that "
             f'"where communication is cheapest" or "dearest": got {measure!r}.'
         )
     return [getattr(cell, ratio) for cell, weight in zip(cells, weights, strict=True) if weight in chosen]
@@ -267,98 +277,24 @@ def lines(paper: Paper) -> Iterator[FigureTable]:
     for line in paper.figures:
         for chosen in itertools.product(*line.each.values()):
             filled = dict(zip(line.each, chosen, strict=True))
-            texts = {key: getattr(line, key).format(**filled) for key in ("says", "paper", "case", "over", "holds")}
+            texts = {key: getattr(line, key).format(**filled) for key in ("says", "paper", "case", "over")}
             yield line.model_copy(update=texts)
 
 
-def figure(line: FigureTable, found: Sequence[float | None]) -> Figure:
-    """A figure from its values, one a seed or a cell."""
-    return Figure(line.says, line.paper, spread(found), _verdict(line.holds, found))
-
-
-def values(paper: Paper, line: FigureTable, rows: Mapping[str, Sequence[Row]]) -> list[float | None]:
-    """The figure's value for each seed, over the other case's of the same seed where there is one."""
-    found = _measured(paper, line.measure, _rows(paper, line.case, rows))
-    if not line.over:
-        return list(found.values())
-    others = _measured(paper, line.measure, _rows(paper, line.over, rows))
-    return [_ratio(found[seed], others[seed]) for seed in found if seed in others]
-
-
-def _measured(paper: Paper, measure: str, rows: Sequence[Row]) -> dict[int, float | None]:
-    if measure.startswith("metric at "):
-        place = _place(paper, "horizons", float(measure.removeprefix("metric at ")))
-        return {row.seed: row.at[place] for row in rows}
-    if match := re.fullmatch(r"(seconds|computation|communication) to (\S+)", measure):
-        return {row.seed: _spent(row, match[1], _place(paper, "also", float(match[2]))) for row in rows}
-    if measure not in FIGURES:
-        raise ConfigError(f"{paper.name}: there is no figure {measure!r}: there are {', '.join(FIGURES)}.")
-    return {row.seed: FIGURES[measure](row) for row in rows}
-
-
-def _place(paper: Paper, name: str, value: float) -> int:
-    there: tuple[float, ...] = getattr(paper.goal, name)
-    if value not in there:
-        raise ConfigError(f"{paper.name}: goal.{name} lacks {value:g}, which a figure reads.")
-    return there.index(value)
-
-
-def _spent(row: Row, what: str, place: int) -> float | None:
-    spent = row.also[place]
-    return None if spent is None else float(getattr(spent, what))
-
-
-def _rows(paper: Paper, label: str, rows: Mapping[str, Sequence[Row]]) -> Sequence[Row]:
-    if label not in rows:
-        raise ConfigError(f"{paper.name}: a figure is of the case {label!r}. Cases: {', '.join(rows)}.")
-    return rows[label]
-
-
-def _ratio(one: float | None, other: float | None) -> float | None:
-    return one / other if one is not None and other else None
-
-
-def _verdict(holds: str, found: Sequence[float | None]) -> str:
-    if not holds:
-        return ""
-    kind, level, tolerance = wanted(holds)
-    there = [value for value in found if value is not None]
-    met = {
-        "<": [value < level for value in there],
-        ">": [value > level for value in there],
-        "~": [abs(value - level) <= tolerance for value in there],
-    }[kind]
-    if there and len(there) == len(found) and all(met):
-        return "yes"
-    return "no" if not any(met) else f"{sum(met)} of {len(found)}"
-
-
-def wanted(holds: str) -> Wanted:
-    """``< 1``, ``> 1`` or ``1 +- 0.05``.
-
-    Raises:
-        ConfigError: it is none of these.
-    """
-    if match := re.fullmatch(r"([<>])\s*(\S+)", holds.strip()):
-        return ("<" if match[1] == "<" else ">"), float(match[2]), 0.0
-    if match := re.fullmatch(r"(\S+)\s*\+-\s*(\S+)", holds.strip()):
-        return "~", float(match[1]), float(match[2])
-    raise ConfigError(f'holds is written "< 1", "> 1" or "1 +- 0.05": got {holds!r}.')
-
-
 def check(paper: Paper, made: Sequence[Case]) -> None:
-    """That every figure can be had, before anything runs.
+    """That every run and every figure can be, before anything runs.
 
     Raises:
-        ConfigError: a figure's case, measure or condition does not exist.
+        ConfigError: a run cannot be, two have one name, or a figure's case, measure or condition does not exist.
     """
-    labels = {case.label for case in made}
+    first = {case.label: case.config for case in reversed(made)}
+    for config in first.values():
+        simulate.check(config)
+    ((name, count),) = Counter((case.label, case.config.seed) for case in made).most_common(1)
+    if count > 1:
+        raise ConfigError(f"{paper.name}: {count} runs are called {name[0]!r} with seed {name[1]}.")
     for line in lines(paper):
         for label in filter(None, (line.case, line.over)):
-            if label not in labels:
-                raise ConfigError(
-                    f"{paper.name}: no runs are called {label!r}. There are: {', '.join(sorted(labels))}."
-                )
-        _measured(paper, line.measure, ())
-        if line.holds:
-            wanted(line.holds)
+            if label not in first:
+                raise ConfigError(f"{paper.name}: no runs are called {label!r}. There are: {', '.join(sorted(first))}.")
+        check_figure(line.measure, line.holds, paper.goal.plain)

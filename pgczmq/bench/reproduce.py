@@ -10,7 +10,8 @@ from typing import Any
 
 from pgczmq.app.compute_times import ComputeTimes
 from pgczmq.bench import papers, study, summary
-from pgczmq.bench.papers import Figure, FullTable, Paper
+from pgczmq.bench.figures import Figure
+from pgczmq.bench.papers import FullTable, Paper
 from pgczmq.bench.study import Spread
 from pgczmq.bench.tally import Curve, Row
 from pgczmq.errors import ConfigError
@@ -86,23 +87,21 @@ def result(
     Args:
         about: command, date, machine and scale.
     """
-    without_curves = [asdict(row) | {"curve": asdict(Curve())} for row in rows]
     return {
         "name": paper.name,
         **about,
+        "claim": papers.key(paper),
         "times": None if times is None else asdict(times),
         "figures": [asdict(figure) for figure in figures],
         "summary": [asdict(one) for one in summary.summaries(rows)],
-        "runs": without_curves,
+        "runs": [asdict(row) | {"curve": asdict(Curve())} for row in rows],
     }
 
 
-def again(paper: Paper, whole: Mapping[str, Any]) -> dict[str, Any]:
-    """The same result with the figures that the claim asks for now, from the same runs.
-
-    Raises:
-        ConfigError: a figure needs runs that were not made.
-    """
+def refreshed(paper: Paper, whole: Mapping[str, Any]) -> dict[str, Any]:
+    """The result with the figures that the claim asks for now; as it is if the claim's runs are others by now."""
+    if whole["claim"] != papers.key(paper):
+        return dict(whole)
     rows = study.rows_from(whole["runs"])
     figures = papers.theory_figures(paper) if paper.engine == "theory" else papers.figures(paper, study.by_label(rows))
     made = [asdict(one) for one in summary.summaries(rows)]
@@ -128,9 +127,11 @@ def results_page(papers: Sequence[Paper], saved: Mapping[str, Mapping[str, Any]]
     """
     parts = [
         "# What the papers report, and what is measured here",
-        "Written by `pgc reproduce`; the figures are those of `results/*.json`, measured as each section says. A figure"
-        " is the median over seeds, the least and largest in brackets; a ratio is taken seed by seed. *holds*: for how"
-        " many of the seeds it is as the paper says; empty where the paper says nothing that a number could break.",
+        "Written by `pgc reproduce`; the figures are those of `results/*.json`. Each is the median over seeds, with the"
+        " least and the largest in brackets; a ratio is taken seed by seed, before the median. Where some runs have no"
+        ' such figure, because they never reached the loss, "n of m" says how many have. *holds*: for how many seeds'
+        " the paper's statement is true, runs that never got there counting as infinitely slow; it is empty where the"
+        " paper states nothing to test. In `adaptive-theory` points of a grid take the place of seeds.",
     ]
     for paper in papers:
         parts += _section(paper, saved.get(paper.name))
@@ -142,18 +143,24 @@ def _section(paper: Paper, whole: Mapping[str, Any] | None) -> list[str]:
     if whole is None:
         return [*parts, f"Not reproduced yet: `pgc reproduce {paper.name}`."]
     parts.append(f"`{whole['command']}`, {whole['date']}, on {whole['machine']}. {whole['scale']}")
+    if whole["claim"] != papers.key(paper):
+        parts.append(f"**These are runs of an earlier version of this claim:** `pgc reproduce {paper.name}` again.")
     if whole["times"]:
         parts.append(_times(ComputeTimes(**whole["times"])))
-    if paper.differs:
-        parts.append("Other than in the paper: " + "; ".join(paper.differs) + ".")
-    if paper.chosen:
-        parts.append("Not given in the paper, chosen here: " + "; ".join(paper.chosen) + ".")
+    parts += set_up(paper)
     parts.append(_figures(whole["figures"]))
     if paper.reading:
         parts.append(paper.reading.strip())
     if whole["summary"]:
         parts.append("<details><summary>All runs</summary>\n\n" + _summary(whole["summary"]) + "\n\n</details>")
     return parts
+
+
+def set_up(paper: Paper) -> list[str]:
+    """What is other than in the paper, and what the paper does not give."""
+    differs = [f"Other than in the paper: {'; '.join(paper.differs)}."] if paper.differs else []
+    chosen = [f"Not given in the paper, chosen here: {'; '.join(paper.chosen)}."] if paper.chosen else []
+    return differs + chosen
 
 
 def _times(times: ComputeTimes) -> str:
@@ -166,8 +173,8 @@ def _times(times: ComputeTimes) -> str:
 def _figures(figures: Sequence[Mapping[str, Any]]) -> str:
     lines = ["| figure | paper | measured | holds |", "|---|---|---|---|"]
     for figure in figures:
-        measured = figure["measured"]
-        text = "none" if measured is None else bracketed(Spread(**measured))
+        spread = figure["measured"] and Spread(**figure["measured"])
+        text = measured(Figure(**{**figure, "measured": spread}))
         lines.append(f"| {figure['says']} | {figure['paper']} | {text} | {figure['verdict']} |")
     return "\n".join(lines)
 
@@ -177,15 +184,25 @@ def _summary(table: Sequence[Mapping[str, Any]]) -> str:
     shown = [name for name in SHOWN if any(name in figures for figures in flat)]
     lines = ["| case | runs | " + " | ".join(HEADINGS[name] for name in shown) + " |", "|---" * (len(shown) + 2) + "|"]
     for one, figures in zip(table, flat, strict=True):
-        cells = [bracketed(Spread(**figures[name])) if name in figures else "" for name in shown]
+        cells = [bracketed(Spread(**figures[name]), one["runs"]) if name in figures else "" for name in shown]
         lines.append(f"| {one['label']} | {one['runs']} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def bracketed(spread: Spread) -> str:
-    """``median [low, high]``, the brackets only where there is a spread."""
+def measured(figure: Figure) -> str:
+    """The figure's value, or that there is none."""
+    spread = figure.measured
+    if spread is None:
+        return f"none of {figure.asked}"
+    return bracketed(spread, figure.asked)
+
+
+def bracketed(spread: Spread, asked: int) -> str:
+    """``median [low, high]``, the brackets only where there is a spread, and of how many unless all are there."""
     text = number(spread.median)
-    return text if spread.low == spread.high else f"{text} [{number(spread.low)}, {number(spread.high)}]"
+    if spread.low != spread.high:
+        text += f" [{number(spread.low)}, {number(spread.high)}]"
+    return text if spread.count == asked else f"{text} ({spread.count} of {asked})"
 
 
 def number(value: float) -> str:

@@ -40,7 +40,15 @@ class Case:
     def key(self) -> str:
         """Runs with the same key have the same figures, as far as the engine allows."""
         text = json.dumps([self.label, self.engine, asdict(self.goal), self.config.model_dump(mode="json")])
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return hashlib.sha256(text.encode() + _trace(self.config)).hexdigest()[:16]
+
+
+def _trace(config: RunConfig) -> bytes:
+    """The contents of the trace files that the run reads, in short."""
+    names = config.delay.file or ()
+    paths = [Path(name) for name in ([names] if isinstance(names, str) else names)]
+    files = [path / "latencies.jsonl" if path.is_dir() else path for path in paths]
+    return b"".join(hashlib.sha256(file.read_bytes()).digest() for file in files if file.exists())
 
 
 @dataclass(frozen=True)
@@ -159,7 +167,7 @@ class _Part:
             return {entry["key"]: _ROW.validate_python(entry["row"]) for entry in found}
         except OSError as error:
             raise ConfigError(f"cannot read {self._path}: {error.strerror}.") from None
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, TypeError):
             raise ConfigError(f"{self._path} does not hold finished runs of a study: remove it.") from None
 
     def __enter__(self) -> "_Part":

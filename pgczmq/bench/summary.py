@@ -30,7 +30,7 @@ FIGURES: Mapping[str, Callable[[Row], float | None]] = {
 
 @dataclass(frozen=True)
 class Summary:
-    """One case: how many runs, figures over them, and seconds a step over the median of the case called dgd."""
+    """One case: how many runs, figures over them, and seconds a step over those of dgd, seed by seed."""
 
     label: str
     runs: int
@@ -41,17 +41,15 @@ class Summary:
 def summaries(rows: Sequence[Row]) -> list[Summary]:
     """One for each label, in the order of the rows."""
     groups = by_label(rows)
-    seconds = {label: spread(row.seconds_per_step for row in group) for label, group in groups.items()}
-    reference = seconds.get("dgd")
+    reference = {row.seed: row.seconds_per_step for row in groups.get("dgd", ())}
     found = []
     for label, group in groups.items():
         made = {name: spread(map(figure, group)) for name, figure in FIGURES.items()}
         there = {name: value for name, value in made.items() if value is not None}
-        found.append(Summary(label, len(group), there, _over(seconds[label], reference)))
+        found.append(Summary(label, len(group), there, spread(_over(row, reference) for row in group)))
     return found
 
 
-def _over(one: Spread | None, other: Spread | None) -> Spread | None:
-    if one is None or other is None or not other.median:
-        return None
-    return Spread(one.median / other.median, one.low / other.median, one.high / other.median, one.count)
+def _over(row: Row, reference: Mapping[int, float | None]) -> float | None:
+    seconds, other = row.seconds_per_step, reference.get(row.seed)
+    return seconds / other if seconds is not None and other else None

@@ -1,20 +1,21 @@
 """What one run comes to, in figures: read off its records as they come, simulated or real.
 
-A run's loss at a step is the mean of the last 25 step losses (schemes.md section 0, rule 6). What has been spent is
-counted as in schemes.md section 5: batch fraction times batch size samples a partition evaluated, by each worker at
-every step; n + k vectors a step.
+A run's loss at a step is the mean of the last 25 step losses that are numbers (schemes.md section 0, rule 6). What has
+been spent is counted as in schemes.md section 5: batch fraction times batch size samples a partition evaluated, by each
+worker at every step; n + k vectors a step.
 """
 
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from pgczmq.app import build
 from pgczmq.config import RunConfig
+from pgczmq.core.policies import samples_of
 from pgczmq.core.schedule import EvaluateAll
-from pgczmq.runlog import EvalRecord, Record, StepRecord
+from pgczmq.runlog import EvalRecord, LatencyRecord, Record, StepRecord
 
 WINDOW = 25
 POINTS = 60
@@ -50,7 +51,8 @@ class Spent:
     Args:
         step: its number.
         seconds: since step 0 was published.
-        samples: in the minibatches seen by all workers together, replicas counted once.
+        samples: in the minibatches that gradients were made of, replicas counted once; late ones too, as soon as they
+            are reported, but none that a worker abandoned.
         computation: samples that each worker evaluated.
         communication: vectors sent, both ways.
     """
@@ -133,19 +135,23 @@ class Tally:
     _last_k: int = 0
     _steps: int = 0
     _evaluation: EvalRecord | None = None
+    _seen: dict[int, int] = field(default_factory=dict)  # step -> bits of the partitions evaluated at it
+    _sizes: dict[int, int] = field(default_factory=dict)  # step -> samples of a minibatch at it
 
     def __post_init__(self) -> None:
-        self._samples = samples_of(self.config)
+        self._computation = computation_of(self.config)
         self._vectors = vectors_of(self.config)
         self._also: list[Spent | None] = [None] * len(self.goal.also)
 
     def see(self, record: Record) -> None:
-        """Take a record in; only steps and evaluations count.
+        """Take a record in; steps, answers and evaluations count.
 
         Raises:
             GoalReached: the run is to go no further.
         """
-        if isinstance(record, StepRecord):
+        if isinstance(record, LatencyRecord):
+            self._see_answer(record)
+        elif isinstance(record, StepRecord):
             self._see_step(record)
         elif isinstance(record, EvalRecord):
             self._see_evaluation(record)
@@ -185,8 +191,8 @@ class Tally:
         self._spent = Spent(
             step.step,
             seconds,
-            before.samples + step.fresh * math.ceil(step.batch_fraction * self.config.task.batch_size),
-            before.computation + self._samples(step),
+            before.samples + self._samples_of_step(step),
+            before.computation + self._computation(step),
             before.communication + self._vectors(step),
         )
         self._steps += 1
@@ -194,9 +200,27 @@ class Tally:
         self._ages += _mean([age for ages in step.ages for age in ages])
         self._max_alpha = max(self._max_alpha, step.max_alpha)
         self._last_k = step.k
-        if math.isnan(step.loss) and not self._recent:
-            return  # a run without gradients
-        self._see_loss(step, seconds)
+        if math.isfinite(step.loss):  # it never is in a run without gradients
+            self._see_loss(step, seconds)
+
+    def _see_answer(self, answer: LatencyRecord) -> None:
+        """Whatever was evaluated and retained: in time, or late for its own step."""
+        before = self._seen.get(answer.step, 0)
+        now = before
+        for partition in answer.partitions:
+            now |= 1 << partition
+        self._seen[answer.step] = now
+        size = self._sizes.get(answer.step)
+        if size is not None:
+            spent = self._spent
+            self._spent = replace(spent, samples=spent.samples + size * (now.bit_count() - before.bit_count()))
+
+    def _samples_of_step(self, step: StepRecord) -> int:
+        """Of the step that has closed; answers that come later are added as they come."""
+        size = self._sizes[step.step] = samples_of(self.config.task.batch_size, step.batch_fraction)
+        if self.config.scheme.name == build.ASYNC:
+            return size  # one gradient an update
+        return size * self._seen.get(step.step, 0).bit_count()
 
     def _see_loss(self, step: StepRecord, seconds: float) -> None:
         if not self._recent:
@@ -231,14 +255,14 @@ class Tally:
         return _mean(self._recent)
 
 
-def samples_of(config: RunConfig) -> Callable[[StepRecord], float]:
+def computation_of(config: RunConfig) -> Callable[[StepRecord], float]:
     """How many samples each worker evaluates for a step; warm-up is not counted."""
     size = config.task.batch_size
     if config.scheme.name == build.ASYNC:
         return lambda step: size / config.workers
     scheme = build.scheme_of(config)
     partitions = scheme.placement.load if isinstance(scheme.schedule, EvaluateAll) else 1
-    return lambda step: partitions * math.ceil(step.batch_fraction * size)
+    return lambda step: partitions * samples_of(size, step.batch_fraction)
 
 
 def vectors_of(config: RunConfig) -> Callable[[StepRecord], int]:

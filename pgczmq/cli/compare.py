@@ -31,9 +31,9 @@ COLUMNS = (
     view.Column("metric", "metric"),
     view.Column("recovered", "recovered"),
     view.Column("mean_age", "mean age"),
-    view.Column("target_computation", "evaluated by each to target"),
+    view.Column("target_computation", "samples each evaluated to target"),
     view.Column("target_communication", "vectors to target"),
-    view.Column("computation", "evaluated by each"),
+    view.Column("computation", "samples each evaluated"),
     view.Column("communication", "vectors"),
 )
 
@@ -80,6 +80,9 @@ def show(
     console = Console(stderr=True)
     with console.status("looking at the schemes"):
         grid = compare.grid(base, schemes, stragglers, seeds=seeds, engine=engine, goal=goal)
+    if grid.ignored:
+        keys = ", ".join(grid.ignored)
+        console.print(f"not taken over, as each scheme has its own: {keys}", markup=False, highlight=False)
     for label, reason in grid.left_out:
         console.print(f"left out: {label}: {reason}", markup=False, highlight=False)
     rows = run_all(grid.cases, json_file, console)
@@ -87,7 +90,7 @@ def show(
     shown = Console() if Console().is_terminal else Console(width=200)
     shown.print(view.table(lines(made), COLUMNS, title=_title(base, engine, seeds, target)))
     if json_file is not None:
-        about = {"engine": engine, "target": goal.level, "config": base.to_toml(), "left_out": dict(grid.left_out)}
+        about = {"engine": engine, "target": goal.level, "config": grid.base.to_toml(), "left_out": dict(grid.left_out)}
         save(json_file, about, rows, made)
     if plot is not None:
         draw(rows, plot, target=goal.level)

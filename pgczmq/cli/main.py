@@ -127,7 +127,11 @@ def compare_schemes(
     config: ConfigOption = None,
     settings: SetOption = None,
     schemes: Annotated[
-        str, typer.Option(metavar="A,B,C", help="What is compared. The file's own wait, max_age and on_new_step hold.")
+        str,
+        typer.Option(
+            metavar="A,B,C",
+            help="Which; of the file's [scheme], wait, shortfall, max_age and on_new_step count for all.",
+        ),
     ] = "dgd,is-sgd,gc-fr,gc-cr,is-gc-cr,pgc-fr,pgc-cr,pgc-fr-staggered",
     stragglers: Annotated[str, typer.Option(metavar="1,2,3", help="Each scheme with each of these.")] = "1,2,3",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each, from seeds that count up.")] = 5,

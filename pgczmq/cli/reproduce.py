@@ -12,10 +12,10 @@ from rich.console import Console
 from pgczmq.app import compute_times
 from pgczmq.app.compute_times import ComputeTimes
 from pgczmq.bench import papers, reproduce, study
-from pgczmq.bench.papers import Figure, Paper
+from pgczmq.bench.figures import Figure
+from pgczmq.bench.papers import Paper
 from pgczmq.cli.compare import draw, part_of, run_all
 from pgczmq.view import study as view
-from pgczmq.view import words
 
 
 def show(name: str) -> int:
@@ -35,7 +35,7 @@ def show_full(name: str) -> int:
     paper = papers.read(reproduce.find(reproduce.home(), name))
     reproduce.check_needs(paper.full)
     file = Path(f"{name}-full.json")
-    scale = "The paper's own scale."
+    scale = "At the scale of --full."
     whole = _whole(papers.at_full_scale(paper), file, scale=scale, command=f"pgc reproduce {name} --full")
     _save(file, whole)
     Console(stderr=True).print(f"saved in {file}")
@@ -43,27 +43,26 @@ def show_full(name: str) -> int:
 
 
 def show_list() -> int:
-    """What there is to reproduce; rewrites RESULTS.md from the saved runs."""
+    """What there is to reproduce."""
     home = reproduce.home()
     for name in reproduce.names(home):
-        paper = papers.read(home / f"{name}.toml")
-        Console().print(f"[bold]{name}[/]: {paper.title}", highlight=False)
-        file = home / "results" / f"{name}.json"
-        if file.exists():
-            reproduce.save(file, reproduce.again(paper, json.loads(file.read_text())))
-    write_page(home)
+        Console().print(f"[bold]{name}[/]: {papers.read(home / f'{name}.toml').title}", highlight=False)
     return 0
 
 
 def write_page(home: Path) -> None:
-    """RESULTS.md, from the claims and what is saved of them."""
-    all_papers = [papers.read(home / f"{name}.toml") for name in reproduce.names(home)]
+    """RESULTS.md from all claims and what is saved of them, with the figures that they ask for now."""
+    claims = {name: papers.read(home / f"{name}.toml") for name in reproduce.names(home)}
+    files = {name: home / "results" / f"{name}.json" for name in claims}
     saved = {
-        paper.name: json.loads(file.read_text())
-        for paper in all_papers
-        if (file := home / "results" / f"{paper.name}.json").exists()
+        name: reproduce.refreshed(claims[name], json.loads(file.read_text()))
+        for name, file in files.items()
+        if file.exists()
     }
-    study.write_whole(home / reproduce.RESULTS, reproduce.results_page(all_papers, saved))
+    page = reproduce.results_page(list(claims.values()), saved)
+    for name, whole in saved.items():
+        reproduce.save(files[name], whole)
+    study.write_whole(home / reproduce.RESULTS, page)
 
 
 def _save(file: Path, whole: dict[str, Any]) -> None:
@@ -95,12 +94,14 @@ def _times(paper: Paper, file: Path, console: Console) -> ComputeTimes | None:
     """Measured once: a study that goes on where it was interrupted goes on with the same times."""
     if paper.measure is None:
         return None
-    kept = times_of(file)
+    kept, wanted = times_of(file), paper.measure.model_dump(mode="json")
     if kept.exists() and part_of(file).exists():
-        return ComputeTimes(**json.loads(kept.read_text()))
+        before = json.loads(kept.read_text())
+        if before["measure"] == wanted:
+            return ComputeTimes(**before["times"])
     with console.status(f"measuring the gradients of {paper.measure.task}"):
         times = compute_times.measure(papers.measured_config(paper.measure), paper.measure.repeats)
-    study.write_whole(kept, json.dumps(asdict(times)))
+    study.write_whole(kept, json.dumps({"measure": wanted, "times": asdict(times)}))
     return times
 
 
@@ -110,9 +111,8 @@ def times_of(file: Path) -> Path:
 
 
 def _print(paper: Paper, figures: Sequence[Figure]) -> None:
-    lines = [
-        (one.says, one.paper, words.NOTHING if one.measured is None else reproduce.bracketed(one.measured), one.verdict)
-        for one in figures
-    ]
+    lines = [(one.says, one.paper, reproduce.measured(one), one.verdict) for one in figures]
     console = Console() if Console().is_terminal else Console(width=160)
     console.print(view.beside(lines, title=f"{paper.title}\n{paper.claim} ({paper.source})"))
+    for sentence in reproduce.set_up(paper):
+        console.print(sentence, markup=False, highlight=False)

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pgczmq.core.codes import ALPHA_LIMIT, Code, Floats, decoding_basis
-from pgczmq.core.values import value
 
 REMEMBERED_WEIGHTS = 100_000
 """How many a linear decoder keeps for patterns that come again: a few MB."""
 
 
-@value
+@dataclass(frozen=True)  # no ``core.values.value``: decoders keep them for the next time
 class Weights:
     """Decoding weights of the messages that are used; everybody else's is zero."""
 

@@ -29,6 +29,12 @@ class Plan:
         return self.k * self.batch_fraction
 
 
+def samples_of(batch_size: int, batch_fraction: float) -> int:
+    """How many samples of a minibatch are evaluated: the fraction of it, rounded up, at least one."""
+    # 0.3 * 10 is 3.0000000000000004 in places; a sample more or less must not depend on that.
+    return max(1, math.ceil(batch_fraction * batch_size - 1e-9))
+
+
 @dataclass(frozen=True)
 class Needs:
     """What statistics a policy reads, so that nothing else is computed.

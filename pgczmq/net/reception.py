@@ -5,6 +5,7 @@ Whatever is wrong with a message is its sender's fault (WireError): it is counte
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import zmq
 
@@ -188,6 +189,8 @@ class Reception:
             raise WireError(f"a gradient of worker {header.worker} names one loss for each fresh partition it holds")
         if header.evaluations and len(header.evaluations) != len(header.fresh):
             raise WireError(f"a gradient of worker {header.worker} has one duration for each fresh partition")
+        if max(header.dropped_evaluated, default=0) > len(held):
+            raise WireError(f"worker {header.worker} evaluates at most {len(held)} partitions at a step it drops")
         if header.ages.count(0) != len(header.fresh) or max(header.ages, default=0) > header.step:
             raise WireError(f"the ages {header.ages} at step {header.step} are not those of {len(header.fresh)} fresh")
 
@@ -205,11 +208,19 @@ class Reception:
                 send=max(0.0, at - published - spent),
                 arrived_at=at,
                 evaluated=len(header.fresh),
+                partitions=tuple(header.fresh),
                 outcome=outcome,
                 newest_age=min(header.ages, default=0),
                 incarnation=header.incarnation,
                 received_at=header.received_at,
                 evaluations=tuple(header.evaluations),
-                dropped=tuple(map(tuple, header.dropped)),
+                dropped=_dropped(header),
             )
         )
+
+
+def _dropped(header: wire.Gradient) -> tuple[tuple[float, ...], ...]:
+    """The steps that a worker gave up, as ``LatencyRecord`` has them."""
+    durations = iter(header.dropped_evaluations)
+    each = zip(header.dropped, header.dropped_received_at, header.dropped_delay, header.dropped_evaluated, strict=True)
+    return tuple([(step, at, delay, *islice(durations, evaluated)) for step, at, delay, evaluated in each])

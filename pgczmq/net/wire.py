@@ -9,20 +9,23 @@ metrics:    master -> Metrics
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal, Self
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from pgczmq.errors import WireError
 
-PROTOCOL = 1
+PROTOCOL = 2
+"""Raised with every change of what a message may hold: peers refuse keys that they do not know."""
 HEADER_BYTES_AT_MOST = 4 * 2**20
-DROPPED_AT_MOST = 100
+DROPPED_AT_MOST = 1000
 """Of the steps that a worker gave up between two answers, the last so many are told."""
 
-
 _Number = Annotated[float, Field(allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_Natural = Annotated[int, Field(ge=0)]
 
 
 class Header(BaseModel):
@@ -110,21 +113,39 @@ class Gradient(FromWorker):
     """An answer to a step; ``norm`` None is a bare report, without frames.
 
     ``fresh`` are the partitions evaluated at this step and ``losses`` their mean losses; durations in seconds.
-    ``received_at``, ``evaluations`` and ``dropped`` are for the record alone: see ``runlog.LatencyRecord``.
+    What follows ``delay`` is for the record alone: see ``runlog.LatencyRecord``. ``dropped`` are the earlier steps that
+    the worker gave up, in order; the next two say of each what ``received_at`` and ``delay`` say of this step, and
+    ``dropped_evaluated`` how many of ``dropped_evaluations`` are its own, those of the first one first.
     """
 
     type: Literal["gradient"] = "gradient"
     step: int = Field(ge=0)
-    ages: list[Annotated[int, Field(ge=0)]]
+    ages: list[_Natural]
     fresh: list[int]
     losses: list[float]
     norm: float | None
-    wait: float
-    compute: float
-    delay: float
+    wait: _Seconds
+    compute: _Seconds
+    delay: _Seconds
     received_at: _Number | None = None
-    evaluations: list[_Number] = []
-    dropped: list[Annotated[list[_Number], Field(min_length=3)]] = Field(default=[], max_length=DROPPED_AT_MOST)
+    evaluations: list[_Seconds] = []
+    dropped: list[_Natural] = Field(default=[], max_length=DROPPED_AT_MOST)
+    dropped_received_at: list[_Number] = []
+    dropped_delay: list[_Seconds] = []
+    dropped_evaluated: list[_Natural] = []
+    dropped_evaluations: list[_Seconds] = []
+
+    @model_validator(mode="after")
+    def _dropped_are_of_one_piece(self) -> Self:
+        steps = [*self.dropped, self.step]
+        if any(earlier >= later for earlier, later in pairwise(steps)):
+            raise ValueError("dropped steps come in order and before the step itself")
+        if not len(self.dropped) == len(self.dropped_received_at) == len(self.dropped_delay):
+            raise ValueError("every dropped step has one dropped_received_at and one dropped_delay")
+        evaluated = self.dropped_evaluated
+        if len(evaluated) != len(self.dropped) or sum(evaluated) != len(self.dropped_evaluations):
+            raise ValueError("every dropped step has as many dropped_evaluations as dropped_evaluated says")
+        return self
 
 
 class Pull(FromWorker):

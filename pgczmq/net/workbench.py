@@ -255,12 +255,21 @@ class Workbench:
             delay=clock.delay,
             received_at=clock.received_at,
             evaluations=clock.evaluations,
-            dropped=self._told_dropped(),
+            **self._told_dropped(command.step),
             **self._mine,
         )
 
-    def _told_dropped(self) -> list[list[float]]:
-        """What was given up since the answer before, once."""
-        told = [[clock.step, clock.received_at, clock.delay, *clock.evaluations] for clock in self._dropped]
+    def _told_dropped(self, step: int) -> dict[str, Any]:
+        """What was given up between the answer before and this step, once; what came later is for the next answer."""
+        earlier = {clock.step: clock for clock in self._dropped if clock.step < step}
+        later = [clock for clock in self._dropped if clock.step >= step]
         self._dropped.clear()
-        return told
+        self._dropped.extend(later)
+        told = [earlier[number] for number in sorted(earlier)]
+        return {
+            "dropped": [clock.step for clock in told],
+            "dropped_received_at": [clock.received_at for clock in told],
+            "dropped_delay": [clock.delay for clock in told],
+            "dropped_evaluated": [len(clock.evaluations) for clock in told],
+            "dropped_evaluations": [seconds for clock in told for seconds in clock.evaluations],
+        }

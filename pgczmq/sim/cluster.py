@@ -152,6 +152,7 @@ class Simulation:
             send=event.at - message.sent_at,
             arrived_at=event.at,
             evaluated=len(event.losses),
+            partitions=tuple([partition for partition, _ in event.losses]),
             outcome=outcome,
             newest_age=min(event.ages, default=0),
             incarnation=event.incarnation,

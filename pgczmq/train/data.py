@@ -1,6 +1,5 @@
 """Training data: where samples come from, and how they are cut into partitions and minibatches."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -12,6 +11,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset, default_collate
 
 from pgczmq.core import seeds
+from pgczmq.core.policies import samples_of
 from pgczmq.errors import ConfigError, PgcError
 
 IntArray: TypeAlias = NDArray[np.int64]
@@ -193,8 +193,7 @@ class Partitions:
         """
         epoch, place = divmod(step, self.steps_per_epoch) if self.sampler == "reshuffle" else (0, 0)
         start = place * self.batch_size
-        # 0.3 * 10 is 3.0000000000000004 in places; a sample more or less must not depend on that.
-        size = max(1, math.ceil(batch_fraction * self.batch_size - 1e-9))
+        size = samples_of(self.batch_size, batch_fraction)
         return self._epoch(partition, epoch)[start : start + size].copy()
 
     def _epoch(self, partition: int, epoch: int) -> IntArray:

@@ -43,7 +43,11 @@ def _durations(way: Mapping[str, Any] | str) -> str:
     agree = f"{way['agree']:,} of {words.count(way['steps'], 'step')} agree ({100 * way['share']:.2f} %)"
     if not way["stand_ins"]:
         return agree
-    return f"{agree}; {words.count(way['stand_ins'], 'step')} of single workers without recorded durations"
+    times = "once" if way["stand_ins"] == 1 else f"{way['stand_ins']:,} times"
+    return (
+        f"{agree}; {times} a simulated worker began a step that the real one skipped, and took as long as the real one "
+        "at the step before"
+    )
 
 
 def _changed(one: Mapping[str, Any]) -> str:

@@ -62,7 +62,7 @@ def beside(lines: Sequence[tuple[str, str, str, str]], *, title: str) -> Table:
     made.add_column("measured", justify="right", overflow="fold")
     made.add_column("holds", no_wrap=True)
     for line in lines:
-        made.add_row(*(Text(text) for text in line), style="red" if line[3] == "no" else None)
+        made.add_row(*(Text(text) for text in line), style="red" if line[3].startswith("0 of") else None)
     return made
 
 

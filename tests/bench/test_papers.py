@@ -2,17 +2,17 @@
 
 import json
 import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pgczmq import config
 from pgczmq.app.compute_times import ComputeTimes
-from pgczmq.bench import papers, reproduce, study, theory_study
-from pgczmq.bench.papers import FigureTable, Paper
+from pgczmq.bench import figures, papers, reproduce, theory_study
+from pgczmq.bench.papers import Paper
 from pgczmq.bench.study import Spread
-from pgczmq.bench.tally import Goal, Row, Tally
+from pgczmq.bench.tally import Goal, Row, Spent, Tally
 from pgczmq.errors import ConfigError
 
 HOME = Path(__file__).resolve().parents[2] / "configs" / "papers"
@@ -112,14 +112,11 @@ def test_the_page_is_made_of_the_saved_results_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_saved_figures_follow_from_the_saved_runs(name: str) -> None:
+def test_saved_figures_follow_from_the_saved_runs_of_this_version_of_the_claim(name: str) -> None:
     paper = papers.read(HOME / f"{name}.toml")
     whole = json.loads((HOME / "results" / f"{name}.json").read_text())
-    if paper.engine == "theory":
-        found = papers.theory_figures(paper)
-    else:
-        found = papers.figures(paper, study.by_label(study.rows_from(whole["runs"])))
-    assert [asdict(figure) for figure in found] == whole["figures"]
+    assert whole["claim"] == papers.key(paper)
+    assert json.loads(json.dumps(reproduce.refreshed(paper, whole))) == whole
 
 
 # ---------------------------------------------------------------- the form
@@ -161,21 +158,41 @@ def test_ratios_are_taken_seed_by_seed() -> None:
 
 
 @pytest.mark.parametrize(
+    ("mine", "others", "below", "known"),
+    [(1.0, 2.0, 1, 1), (3.0, 2.0, 0, 1), (None, 2.0, 0, 0), (3.0, None, 1, 0), (None, None, 0, 0)],
+)
+def test_a_run_that_never_got_there_counts_as_infinitely_slow(
+    mine: float | None, others: float | None, below: int, known: int
+) -> None:
+    found = figures.values("seconds_per_step", Goal(), [row("", 1, mine)], [row("", 1, others)])
+    made = figures.figure("", "", "< 1", found)
+    assert made.verdict == f"{below} of 1"
+    assert (made.measured.count if made.measured else 0) == known
+    assert figures.figure("", "", "> 1", found).verdict == f"{int(not below and mine != others)} of 1"
+
+
+@pytest.mark.parametrize(
     ("holds", "values", "verdict"),
     [
         ("", [1.0], ""),
-        ("< 1", [0.5, 0.9], "yes"),
-        ("< 1", [1.5, 1.0], "no"),
+        ("< 1", [0.5, 0.9], "2 of 2"),
+        ("< 1", [1.5, 1.0], "0 of 2"),
         ("> 1", [1.5, 0.9], "1 of 2"),
-        ("1 +- 0.1", [1.05, 0.91], "yes"),
+        ("1 +- 0.1", [1.05, 0.91], "2 of 2"),
         ("< 1", [0.5, None], "1 of 2"),
-        ("< 1", [None], "no"),
-        ("< 1", [], "no"),
+        ("< 1", [None], "0 of 1"),
     ],
 )
 def test_a_verdict_counts_the_seeds(holds: str, values: list[float | None], verdict: str) -> None:
-    line = FigureTable(says="", paper="", case="", measure="loss", holds=holds)
-    assert papers.figure(line, values).verdict == verdict
+    assert figures.figure("", "", holds, values).verdict == verdict
+
+
+def test_levels_on_the_way_and_horizons_are_measures() -> None:
+    goal = Goal(also=(0.3,), horizons=(5.0,))
+    one = replace(row("", 1, 1.0), also=(Spent(3, 4.0, 5, 6.0, 7),), at=(0.25,))
+    for measure, value in (("seconds to 0.3", 4.0), ("computation to 0.3", 6.0), ("communication to 0.3", 7.0)):
+        assert figures.values(measure, goal, [one], None) == [value]
+    assert figures.values("metric at 5", goal, [one], None) == [0.25]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +200,7 @@ def test_a_verdict_counts_the_seeds(holds: str, values: list[float | None], verd
     [
         ({"case": "gc-fr s=7"}, "no runs are called 'gc-fr s=7'"),
         ({"measure": "speed"}, "there is no figure 'speed'"),
+        ({"measure": "seconds to 0.3"}, "goal.also lacks 0.3"),
         ({"measure": "metric at 5"}, "goal.horizons lacks 5"),
         ({"holds": "about 1"}, 'holds is written "< 1"'),
     ],
@@ -192,6 +210,15 @@ def test_a_figure_that_cannot_be_is_said_before_anything_runs(change: dict[str, 
     paper = PAPER.model_copy(update={"figures": (figure,)})
     with pytest.raises(ConfigError, match=re.escape(text)):
         papers.check(paper, papers.cases(paper))
+
+
+def test_runs_that_cannot_be_are_said_before_anything_runs() -> None:
+    impossible = PAPER.model_copy(update={"run": {"workers": 10, "steps": 5}})
+    with pytest.raises(ConfigError, match="fractional repetition needs"):
+        papers.check(impossible, papers.cases(impossible))
+    twice = PAPER.model_copy(update={"cases": (*PAPER.cases, PAPER.cases[0])})
+    with pytest.raises(ConfigError, match="2 runs are called 'dgd' with seed 1"):
+        papers.check(twice, papers.cases(twice))
 
 
 def test_files_that_are_no_claims(tmp_path: Path) -> None:
@@ -208,27 +235,49 @@ def test_the_papers_own_scale_changes_what_it_says() -> None:
     full = {"seeds": 9, "run": {"steps": 700}, "goal": {"level": 0.1}}
     paper = papers.at_full_scale(PAPER.model_copy(update={"full": papers.FullTable.model_validate(full)}))
     assert (paper.seeds, paper.goal.level, paper.run) == (9, 0.1, {"workers": 6, "steps": 700})
+    assert len(papers.cases(paper)) == 9 * 6  # also of the case that has one seed at the small scale
 
 
 # ---------------------------------------------------------------- what is saved
 
 
 def test_a_result_is_read_back_as_it_was(tmp_path: Path) -> None:
-    rows = [row("dgd", 1, 2.0), row("dgd", 2, 4.0)]
-    figures = [papers.figure(FigureTable(says="a", paper="1", case="", measure=""), [1.0])]
+    rows = [row("dgd", 1, 2.0), row("dgd", 2, None)]
+    made = [figures.figure("a", "1", "< 2", [1.0, None])]
     about = {"command": "pgc reproduce a-claim", "date": "2026-01-01", "machine": "this one", "scale": "Small."}
-    whole = reproduce.result(PAPER, figures, rows, times=TIMES, about=about)
+    whole = reproduce.result(PAPER, made, rows, times=TIMES, about=about)
     reproduce.save(tmp_path / "a.json", whole)
     assert json.loads((tmp_path / "a.json").read_text()) == json.loads(json.dumps(whole))
     page = reproduce.results_page([PAPER], {"a-claim": whole})
-    assert "| a | 1 | 1 |  |" in page and "0.5 s [0.4, 0.6]" in page and "| dgd | 2 | 3 [2, 4] |" in page
+    assert (
+        "| a | 1 | 1 (1 of 2) | 1 of 2 |" in page and "0.5 s [0.4, 0.6]" in page and "| dgd | 2 | 2 (1 of 2) |" in page
+    )
     assert "Not reproduced yet" in reproduce.results_page([PAPER], {})
+
+
+def test_results_of_another_version_of_a_claim_are_left_as_they_are_and_said_to_be() -> None:
+    about = {"command": "", "date": "", "machine": "", "scale": ""}
+    whole = reproduce.result(PAPER, [], [row("dgd", 1, 2.0)], times=None, about=about)
+    changed = PAPER.model_copy(update={"run": {"workers": 6, "steps": 6}})
+    assert reproduce.refreshed(changed, whole) == whole
+    assert "earlier version of this claim" in reproduce.results_page([changed], {"a-claim": whole})
+    assert "earlier version of this claim" not in reproduce.results_page([PAPER], {"a-claim": whole})
+
+
+def test_saved_runs_give_the_figures_that_are_asked_for_now() -> None:
+    about = {"command": "", "date": "", "machine": "", "scale": ""}
+    cases = {case.label for case in papers.cases(PAPER)}
+    whole = reproduce.result(PAPER, [], [row(label, 1, 2.0) for label in sorted(cases)], times=None, about=about)
+    assert [figure["says"] for figure in reproduce.refreshed(PAPER, whole)["figures"]][:2] == [
+        "gc-fr, s=1",
+        "gc-fr, s=2",
+    ]
 
 
 def test_ratios_of_a_grid_may_be_of_its_ends_alone() -> None:
     cells = [theory_study.Cell(rate, time, rate, 2.0, 3.0) for rate in (1.0, 2.0) for time in (1.0, 2.0)]
-    assert papers.ratios(PAPER, cells, "seconds") == [1.0, 1.0, 2.0, 2.0]
-    assert papers.ratios(PAPER, cells, "seconds where communication is cheapest") == [1.0]
-    assert papers.ratios(PAPER, cells, "computation where communication is dearest") == [2.0]
+    assert papers.ratios(cells, "seconds") == [1.0, 1.0, 2.0, 2.0]
+    assert papers.ratios(cells, "seconds where communication is cheapest") == [1.0]
+    assert papers.ratios(cells, "computation where communication is dearest") == [2.0]
     with pytest.raises(ConfigError, match="a ratio is of seconds"):
-        papers.ratios(PAPER, cells, "cost")
+        papers.ratios(cells, "cost")

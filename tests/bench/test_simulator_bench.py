@@ -1,13 +1,16 @@
 """The bench of the simulator measures what its rows say. How fast it is here, no test asks."""
 
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pgczmq.bench import simulator as bench
 from pgczmq.cli import bench as command
 from pgczmq.core.schemes import SCHEMES
+from pgczmq.train.gradient import PartitionGradient
 
 
 def test_a_row_names_its_run_and_its_numbers_agree() -> None:
@@ -30,8 +33,20 @@ def test_what_is_asked_for_is_in_the_rows() -> None:
     assert no_demand.at_least is None
 
 
-def test_the_cost_of_a_gradient_run_is_over_gradients_of_the_same_steps() -> None:
+def test_the_cost_of_a_gradient_run_is_over_gradients_of_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: dict[PartitionGradient, Counter[tuple[int, int, float]]] = {}
+    evaluate = PartitionGradient.evaluate
+
+    def counting(self: PartitionGradient, step: int, partition: int, batch_fraction: float = 1.0, **more: Any) -> Any:
+        evaluated.setdefault(self, Counter())[step, partition, batch_fraction] += 1
+        return evaluate(self, step, partition, batch_fraction, **more)
+
+    monkeypatch.setattr(PartitionGradient, "evaluate", counting)
     cost = bench.gradient_cost(steps=bench.TURN, rounds=1)
+    of_run, of_gradients, *second_round = evaluated.values()
+    assert len(second_round) == 2  # the first one does not count
+    assert of_run == of_gradients == second_round[0] == second_round[1]
+    assert {step for step, *_ in of_run} == set(range(bench.TURN)) and set(of_run.values()) == {1}
     assert cost.steps == bench.TURN
     assert cost.lowest == cost.ratio == cost.highest == cost.run_seconds / cost.gradient_seconds
 

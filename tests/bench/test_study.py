@@ -59,7 +59,7 @@ def test_a_real_run_has_the_same_figures(tmp_path: Path) -> None:
     (row,) = rows([case], tmp_path)
     (directory,) = [path for path in tmp_path.iterdir() if path.is_dir()]
     assert row.steps == 5 and json.loads((directory / "result.json").read_text())["steps"] == 5
-    assert row.spent.samples == 5 * 2 * 10
+    assert row.spent.samples == row.spent.computation * 2 == 5 * 2 * 10
 
 
 def test_what_is_finished_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,9 +86,10 @@ def test_another_studys_runs_are_not_taken_over(tmp_path: Path) -> None:
     rows(grid()[:2], tmp_path)
     with pytest.raises(ConfigError, match="finished runs of another study"):
         rows(grid()[2:4], tmp_path)
-    (tmp_path / "part").write_text("anything\n")
-    with pytest.raises(ConfigError, match="does not hold finished runs"):
-        rows(grid()[:2], tmp_path)
+    for text in ("anything\n", "[1]\n", "{}\n"):
+        (tmp_path / "part").write_text(text)
+        with pytest.raises(ConfigError, match="does not hold finished runs"):
+            rows(grid()[:2], tmp_path)
 
 
 def test_every_setting_counts_for_what_a_run_is() -> None:
@@ -100,6 +101,16 @@ def test_every_setting_counts_for_what_a_run_is() -> None:
         replace(case, config=case.config.model_copy(update={"steps": 31})),
     ]
     assert len({one.key for one in [case, *others]}) == 5
+
+
+def test_a_trace_with_other_contents_is_another_run(tmp_path: Path) -> None:
+    file = tmp_path / "a-load100.csv"
+    traced = BASE.model_copy(update={"delay": config.parse({"delay": {"model": "trace", "file": str(file)}}).delay})
+    keys = set()
+    for seconds in ("1.0", "2.0"):
+        file.write_text(f"round,w0\n0,{seconds}\n")
+        keys.add(Case("", traced, "timing", Goal()).key)
+    assert len(keys) == 2
 
 
 def _double(number: int) -> int:
@@ -132,6 +143,12 @@ def test_a_grid_takes_over_what_all_schemes_share_and_nothing_else() -> None:
     made = compare.grid(base, ["pgc-cr"], [1], seeds=1, engine="timing", goal=Goal())
     scheme = made.cases[0].config.scheme
     assert (scheme.name, scheme.k, scheme.load, scheme.on_new_step) == ("pgc-cr", None, None, "abandon")
+    assert set(made.ignored) == {"scheme.k", "scheme.load"} and made.base.scheme.load is None
+
+
+def test_what_is_named_twice_runs_once() -> None:
+    made = compare.grid(BASE, ["dgd", "pgc-cr", "dgd"], [1, 1], seeds=1, engine="timing", goal=Goal())
+    assert [case.label for case in made.cases] == ["dgd", "pgc-cr s=1"]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +163,8 @@ def test_summaries_are_medians_and_dgd_is_the_reference(tmp_path: Path) -> None:
     made = summary.summaries(_rows({"dgd": [4.0, 2.0, 3.0], "is-sgd s=1": [1.0, 2.0, 6.0]}))
     assert [one.label for one in made] == ["dgd", "is-sgd s=1"]
     assert made[1].figures["seconds_per_step"] == Spread(2.0, 1.0, 6.0, 3)
-    assert made[1].relative == Spread(2 / 3, 1 / 3, 2.0, 3)
+    assert made[0].relative == Spread(1.0, 1.0, 1.0, 3)  # seed by seed
+    assert made[1].relative == Spread(1.0, 0.25, 2.0, 3)
     assert "target_step" not in made[1].figures
 
 

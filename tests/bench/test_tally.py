@@ -8,7 +8,7 @@ import pytest
 from pgczmq import config
 from pgczmq.bench.tally import POINTS, WINDOW, Goal, GoalReached, Tally
 from pgczmq.config import RunConfig
-from pgczmq.runlog import EvalRecord, StepRecord
+from pgczmq.runlog import EvalRecord, LatencyRecord, StepRecord
 
 STEP = StepRecord(
     step=0,
@@ -41,6 +41,24 @@ def step(number: int, loss: float, **changes: object) -> StepRecord:
     return replace(STEP, step=number, loss=loss, applied_at=11.0 + number, **changes)  # type: ignore[arg-type]
 
 
+def answer(worker: int, number: int, *partitions: int) -> LatencyRecord:
+    return LatencyRecord(
+        worker=worker,
+        step=number,
+        published_at=10.0,
+        wait=0.0,
+        compute=1.0,
+        delay=0.0,
+        send=0.0,
+        arrived_at=11.0,
+        evaluated=len(partitions),
+        outcome="open",
+        newest_age=0,
+        incarnation="a",
+        partitions=partitions,
+    )
+
+
 def look(number: int, at: float, metric: float) -> EvalRecord:
     return EvalRecord(number, at, loss=0.5, metric=metric, seconds=0.0)
 
@@ -48,13 +66,15 @@ def look(number: int, at: float, metric: float) -> EvalRecord:
 def test_what_three_steps_come_to() -> None:
     tally = Tally(run_of(), Goal(1.2))
     for number, loss in enumerate((2.0, 1.0, 0.6)):
+        for worker in range(3):
+            tally.see(answer(worker, number, worker))
         tally.see(step(number, loss, batch_fraction=0.5 if number == 2 else 1.0))
     row = tally.row("a case", diverged=False)
     assert (row.label, row.seed, row.steps, row.seconds, row.seconds_per_step) == ("a case", 1, 3, 3.0, 1.0)
     assert row.loss == pytest.approx(1.2)  # the mean of 2, 1 and 0.6
     assert row.worst_loss == 1.0
     assert (row.recovered, row.mean_age, row.max_alpha, row.last_k) == (0.75, 0.5, 1.5, 3)
-    assert (row.spent.computation, row.spent.samples, row.spent.communication) == (10 + 10 + 5, 40 + 40 + 20, 3 * 7)
+    assert (row.spent.computation, row.spent.samples, row.spent.communication) == (10 + 10 + 5, 30 + 30 + 15, 3 * 7)
     assert row.reached == row.spent and row.reached.step == 2
     assert row.curve.steps == (0, 1, 2) and row.curve.loss == (2.0, 1.5, 1.2)
 
@@ -113,11 +133,45 @@ def test_without_gradients_there_are_no_losses() -> None:
     assert row.loss is None and row.worst_loss is None and row.curve.steps == () and row.seconds_per_step == 1.0
 
 
-def test_losses_that_are_not_finite_are_none_and_curves_are_thinned() -> None:
+def test_a_loss_that_is_no_number_is_left_out() -> None:
+    tally = Tally(run_of(), Goal(0.5))
+    for number, loss in enumerate((1.0, math.nan, math.inf, 0.0)):
+        tally.see(step(number, loss))
+    row = tally.row("", diverged=False)
+    assert row.loss == 0.5 and row.worst_loss == 1.0 and row.steps == 4
+    assert row.reached is not None and row.reached.step == 3
+
+
+def test_curves_are_thinned() -> None:
     tally = Tally(run_of(), Goal())
     for number in range(500):
-        tally.see(step(number, 1.0 if number < 499 else math.inf))
-    row = tally.row("", diverged=True)
-    assert row.loss is None and row.worst_loss is None and row.diverged
-    assert len(row.curve.steps) == POINTS and row.curve.steps[0] == 0 and row.curve.steps[-1] == 499
-    assert row.curve.loss[-1] is None
+        tally.see(step(number, 1.0))
+    curve = tally.row("", diverged=False).curve
+    assert len(curve.steps) == POINTS and curve.steps[0] == 0 and curve.steps[-1] == 499
+
+
+def test_samples_are_those_that_gradients_were_made_of_replicas_once_and_late_ones_too() -> None:
+    tally = Tally(run_of(), Goal())
+    tally.see(answer(0, 0, 0, 1))
+    tally.see(answer(1, 0, 1, 2))
+    tally.see(step(0, 1.0, batch_fraction=0.5))
+    assert tally.row("", diverged=False).spent.samples == 3 * 5
+    tally.see(answer(2, 0, 2, 3))  # late: partition 2 was there before
+    assert tally.row("", diverged=False).spent.samples == 4 * 5
+    tally.see(step(1, 1.0))
+    assert tally.row("", diverged=False).spent.samples == 4 * 5
+
+
+@pytest.mark.parametrize(("fraction", "samples"), [(0.28, 7), (0.3, 8), (1.0, 25), (0.001, 1)])
+def test_a_fraction_counts_as_it_is_evaluated(fraction: float, samples: int) -> None:
+    tally = Tally(run_of(task={"batch_size": 25}), Goal())
+    tally.see(step(0, 1.0, batch_fraction=fraction))
+    assert tally.row("", diverged=False).spent.computation == samples
+
+
+def test_levels_on_the_way_are_noted() -> None:
+    tally = Tally(run_of(), Goal(0.2, also=(0.8, 0.1)))
+    for number, loss in enumerate((1.0, 0.5, 0.3)):
+        tally.see(step(number, loss))
+    row = tally.row("", diverged=False)
+    assert row.reached is None and row.also[0] is not None and row.also[0].step == 1 and row.also[1] is None

@@ -146,15 +146,16 @@ async def _again(stranger):
 
 
 @pytest.mark.timeout(60)
-async def test_another_protocol_version_is_refused_and_named(caplog):
+@pytest.mark.parametrize("version", [1, 99])
+async def test_another_protocol_version_is_refused_and_named(version, caplog):
     cluster = cluster_of()
     async with running(cluster) as scene:
         with Stranger(cluster, 0) as old:
-            await old.say(msgpack.packb(old.hello().model_dump() | {"v": 99}))
+            await old.say(msgpack.packb(old.hello().model_dump() | {"v": version}))
             told = await old.hear(wire.Rejected)
-            assert told.reason.startswith("this master speaks protocol version 1;")
+            assert told.reason.startswith("this master speaks protocol version 2;")
         await stop_and_check(scene)
-    assert "the peer speaks protocol version 99, this program version 1" in caplog.text
+    assert f"the peer speaks protocol version {version}, this program version 2" in caplog.text
 
 
 @pytest.mark.timeout(60)

@@ -7,6 +7,7 @@ import logging
 import re
 from pathlib import Path
 
+import msgpack
 import numpy as np
 import pytest
 import zmq
@@ -318,6 +319,7 @@ async def test_answers_that_do_not_fit_are_refused_told_and_never_applied(caplog
                 (odd.gradient(0, fresh=[3, 1], losses=[0.1, 0.1]), [b"", good], "fresh partition it holds"),
                 (odd.gradient(0, evaluations=[0.1]), [b"", good], "one duration for each fresh partition"),
                 (odd.gradient(0, losses=[0.1]), [b"", good], "one loss for each"),
+                (odd.gradient(1, **_dropped(evaluated=3)), [b"", good], "at most 2 partitions at a step it drops"),
             ]
             for header, frames, sentence in wrong:
                 await odd.send(header, *frames)
@@ -333,6 +335,37 @@ async def test_answers_that_do_not_fit_are_refused_told_and_never_applied(caplog
     named = [r.getMessage() for r in caplog.records if "refused a message of peer" in r.getMessage()]
     assert len(named) == 1, "a peer is named once"
     assert sum(cluster.hub._blamed.values()) == len(wrong)
+
+
+def _dropped(step=0, *, evaluated):
+    """What is said of one step that was given up."""
+    told = {"dropped": [step], "dropped_received_at": [9.0], "dropped_delay": [0.5], "dropped_evaluated": [evaluated]}
+    return told | {"dropped_evaluations": [0.25] * evaluated}
+
+
+@pytest.mark.timeout(60)
+async def test_odd_steps_given_up_are_counted_and_named_and_hurt_nobody(caplog):
+    """Said for the record alone, and refused all the same; its sender is named, and the run goes on."""
+    caplog.set_level(logging.WARNING)
+    cluster = Cluster(scheme("pgc-cr", 4, load=2), rules(10_000))
+    good = np.ones(cluster.size, dtype=np.float32)
+    async with running(cluster, workers=(0, 1, 2)) as scene:
+        with Stranger(cluster, 3) as odd:
+            await odd.be_ready()
+            await cluster.saw(is_event("ready", 3))
+            told = odd.gradient(5, **_dropped(4, evaluated=1)).model_dump()
+            wrong = [{"dropped": [-7.5]}, {"dropped": [1e300]}, {"dropped_evaluations": [0.1] * 400_003}]
+            for change in wrong:
+                await odd.send(msgpack.packb(told | change), b"", good)
+            await cluster.saw(is_step(1))
+            await odd.send(odd.gradient(1, **_dropped(evaluated=2)), b"", good)
+            answer = await cluster.saw(lambda record: isinstance(record, LatencyRecord) and record.worker == 3)
+            cluster.master.stop("enough")
+            await scene.ended()
+    assert answer.dropped == ((0, 9.0, 0.5, 0.25, 0.25),)
+    assert sum(cluster.hub._blamed.values()) == len(wrong)
+    named = [r.getMessage() for r in caplog.records if "refused a message of peer" in r.getMessage()]
+    assert len(named) == 1 and "3:" in named[0]
 
 
 # ---------------------------------------------------------------- large ones

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -121,6 +122,65 @@ def test_a_step_that_was_given_up_takes_what_it_took_and_its_delay_is_drawn_agai
     assert fed.stood_in == {(2, 10_000)}
 
 
+ODD = [
+    (),
+    (3.0, 1.0),
+    (-1.0, 1.0, 0.0, 0.25),
+    (-7.5, 1.0, 0.0, 0.25),
+    (2.5, 1.0, 0.0),
+    (60.0, 1.0, 0.0, 0.25),
+    (1e300, 1.0, 0.0),
+    (3.0, None, 0.0),
+    (3.0, 1.0, -1.0),
+    (3.0, 1.0, 0.0, math.inf),
+    ("3", 1.0, 0.0),
+]
+
+
+@pytest.mark.parametrize("entry", ODD, ids=str)
+def test_a_step_given_up_that_cannot_have_been_is_left_out(entry: Any, tmp_path: Path) -> None:
+    run = recorded(tmp_path, "scheme.name=is-sgd")
+    expected = replay(run)
+    lines = [json.loads(line) for line in (run / "latencies.jsonl").read_text().splitlines()]
+    lines[20]["dropped"] = [entry]
+    (run / "latencies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert replay(run) == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": -7},
+        {"step": 2.5},
+        {"worker": 6},
+        {"worker": None},
+        {"arrived_at": None},
+        {"compute": None},
+        {"delay": -1.0},
+        {"evaluations": [None]},
+        {"received_at": math.inf},
+        {"evaluated": "2"},
+    ],
+    ids=str,
+)
+def test_an_answer_that_no_worker_can_have_given_is_said_to_be_none(change: dict[str, Any], tmp_path: Path) -> None:
+    run = recorded(tmp_path, "scheme.name=is-sgd")
+    lines = [json.loads(line) for line in (run / "latencies.jsonl").read_text().splitlines()]
+    lines[20] |= change
+    (run / "latencies.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(ConfigError, match=r"line 21 of latencies\.jsonl in .*run is no answer that a worker can"):
+        replay(run)
+
+
+def test_the_record_may_say_more_than_the_steps_that_are_replayed(tmp_path: Path) -> None:
+    """Of a run that was cut off: answers to a step that is left out arrived at the moment the last one was applied."""
+    run = recorded(tmp_path, "scheme.name=is-sgd", "delay.model=none")
+    lines = (run / "steps.jsonl").read_text().splitlines(keepends=True)
+    (run / "steps.jsonl").write_text("".join(lines[:10]))
+    result = replay(run)
+    assert (result["arrivals"]["steps"], result["durations"]["steps"]) == (10, 10)
+
+
 def test_workers_that_die_and_come_back_are_replayed_by_arrivals_alone(tmp_path: Path) -> None:
     failures = "delay.failures=[{worker=1, down_at=5, back_at=20}, {worker=1, down_at=30, back_at=31}, "
     run = recorded(tmp_path, "scheme.name=pgc-cr", failures + "{worker=4, down_at=10}]")
@@ -180,7 +240,8 @@ def test_what_disagrees_is_said_and_listed() -> None:
     assert sentences(result) == [
         "runs/a: pgc-cr, 6 workers, on_new_step=skip, 400 steps",
         "arrivals: NOT EXACT: 2 of 400 steps closed otherwise",
-        "durations: 398 of 400 steps agree (99.50 %); 1 step of single workers without recorded durations",
+        "durations: 398 of 400 steps agree (99.50 %); once a simulated worker began a step that the "
+        "real one skipped, and took as long as the real one at the step before",
     ]
     shown = io.StringIO()
     for table in others(result):

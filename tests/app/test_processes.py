@@ -1,0 +1,46 @@
+"""The helper that processes are forked from, and leaving without or with one."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import os, tempfile
+from pgczmq.app import processes
+from pgczmq.cli.common import leave
+
+if __name__ == "__main__":
+    processes.PRELOADED.clear()
+    processes.start_helper()
+    assert os.listdir(os.environ["TMPDIR"])
+    tempfile.tempdir = "/nowhere/to/be/found"
+    leave(75)
+"""
+LEAVE = "from pgczmq.app import processes; from pgczmq.cli.common import leave"
+NOWHERE = "import tempfile; tempfile.tempdir = '/nowhere/to/be/found'"
+
+
+@pytest.mark.parametrize("begin", [NOWHERE, "pass"])
+def test_a_process_without_a_helper_leaves_with_its_exit_code(begin: str, tmp_path: Path) -> None:
+    """And makes no directory only to delete it: where none can be made that would fail."""
+    left = subprocess.run(
+        [sys.executable, "-c", f"{LEAVE}; {begin}; leave(75)"],
+        env={"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (left.returncode, left.stderr) == (75, "")
+
+
+def test_what_a_helper_needed_on_disk_is_removed(tmp_path: Path) -> None:
+    script, there = tmp_path / "script.py", tmp_path / "temporary"
+    script.write_text(SCRIPT)
+    there.mkdir()
+    left = subprocess.run(
+        [sys.executable, str(script)], env={"TMPDIR": str(there)}, capture_output=True, text=True, timeout=60
+    )
+    assert (left.returncode, left.stderr) == (75, "")
+    assert list(there.iterdir()) == []
