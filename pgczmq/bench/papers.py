@@ -109,7 +109,6 @@ class Paper(_Table):
     reading: str = ""
     seeds: int = Field(5, ge=1)
     engine: Literal["sim", "timing", "theory"] = "sim"
-    plot: str = ""
     goal: GoalTable = GoalTable()
     run: dict[str, Any] = {}
     measure: MeasureTable | None = None

@@ -88,12 +88,13 @@ def show(
     rows = run_all(grid.cases, json_file, console)
     made = summary.summaries(rows)
     shown = Console() if Console().is_terminal else Console(width=200)
-    shown.print(view.table(lines(made), COLUMNS, title=_title(base, engine, seeds, target)))
+    title = _title(base, engine, seeds, target)
+    shown.print(view.table(lines(made), COLUMNS, title=title))
     if json_file is not None:
         about = {"engine": engine, "target": goal.level, "config": grid.base.to_toml(), "left_out": dict(grid.left_out)}
         save(json_file, about, rows, made)
     if plot is not None:
-        draw(rows, plot, target=goal.level)
+        draw(rows, plot, target=goal.level, title=title)
     return 0
 
 
@@ -135,7 +136,7 @@ def lines(made: Sequence[summary.Summary]) -> list[view.Line]:
     ]
 
 
-def draw(rows: Sequence[Row], plot: Path, *, target: float | None, title: str = "") -> None:
+def draw(rows: Sequence[Row], plot: Path, *, target: float | None, title: str) -> None:
     """Write the figures."""
     from pgczmq.view import plots
 

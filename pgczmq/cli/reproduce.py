@@ -14,7 +14,7 @@ from pgczmq.app.compute_times import ComputeTimes
 from pgczmq.bench import papers, reproduce, study
 from pgczmq.bench.figures import Figure
 from pgczmq.bench.papers import Paper
-from pgczmq.cli.compare import draw, part_of, run_all
+from pgczmq.cli.compare import part_of, run_all
 from pgczmq.view import study as view
 
 
@@ -83,8 +83,6 @@ def _whole(paper: Paper, file: Path, *, scale: str, command: str) -> dict[str, A
         papers.check(paper, made)
         rows = run_all(made, file, console)
         figures = papers.figures(paper, study.by_label(rows))
-        if paper.plot:
-            draw(rows, file.with_suffix(paper.plot), target=paper.goal.level, title=paper.title)
     _print(paper, figures)
     about = {"command": command, "date": time.strftime("%Y-%m-%d"), "machine": reproduce.machine(), "scale": scale}
     return reproduce.result(paper, figures, rows, times=times, about=about)
