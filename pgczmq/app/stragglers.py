@@ -141,7 +141,9 @@ def read_csv(path: Path) -> Recording:
             header, *rows = csv.reader(file)
         seconds = np.array([[float(cell) for cell in row[1:]] for row in rows])
     except OSError as error:
-        raise ConfigError(f"cannot read the trace {path}: {error.strerror}.") from None
+        raise ConfigError(
+            f"cannot read the trace {path}: {error.strerror}. Relative paths start at {Path.cwd()}."
+        ) from None
     except ValueError:
         header, seconds = [], np.empty((0, 0))
     if header[:2] != ["round", "w0"] or seconds.ndim != 2 or seconds.shape[1:] != (len(header) - 1,):

@@ -100,7 +100,7 @@ def result(
 
 def refreshed(paper: Paper, whole: Mapping[str, Any]) -> dict[str, Any]:
     """The result with the figures that the claim asks for now; as it is if the claim's runs are others by now."""
-    if whole["claim"] != papers.key(paper):
+    if whole.get("claim") != papers.key(paper):
         return dict(whole)
     rows = study.rows_from(whole["runs"])
     figures = papers.theory_figures(paper) if paper.engine == "theory" else papers.figures(paper, study.by_label(rows))
@@ -143,7 +143,7 @@ def _section(paper: Paper, whole: Mapping[str, Any] | None) -> list[str]:
     if whole is None:
         return [*parts, f"Not reproduced yet: `pgc reproduce {paper.name}`."]
     parts.append(f"`{whole['command']}`, {whole['date']}, on {whole['machine']}. {whole['scale']}")
-    if whole["claim"] != papers.key(paper):
+    if whole.get("claim") != papers.key(paper):
         parts.append(f"**These are runs of an earlier version of this claim:** `pgc reproduce {paper.name}` again.")
     if whole["times"]:
         parts.append(_times(ComputeTimes(**whole["times"])))

@@ -6,9 +6,10 @@ is. The same study started again takes them over. FILE itself appears when every
 
 import hashlib
 import json
+import os
 import statistics
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -194,13 +195,14 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         ConfigError: it cannot be written.
     """
+    part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=path.name, delete=False) as file:
-            file.write(text)
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(path)
+        part.write_text(text)
+        part.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise ConfigError(f"cannot write {path}: {error.strerror}.") from None
 
 

@@ -137,6 +137,7 @@ class Tally:
     _evaluation: EvalRecord | None = None
     _seen: dict[int, int] = field(default_factory=dict)  # step -> bits of the partitions evaluated at it
     _sizes: dict[int, int] = field(default_factory=dict)  # step -> samples of a minibatch at it
+    _counted: dict[int, int] = field(default_factory=dict)  # step -> partitions of it that are in the samples
 
     def __post_init__(self) -> None:
         self._computation = computation_of(self.config)
@@ -205,22 +206,24 @@ class Tally:
 
     def _see_answer(self, answer: LatencyRecord) -> None:
         """Whatever was evaluated and retained: in time, or late for its own step."""
-        before = self._seen.get(answer.step, 0)
-        now = before
+        seen = self._seen.get(answer.step, 0)
         for partition in answer.partitions:
-            now |= 1 << partition
-        self._seen[answer.step] = now
-        size = self._sizes.get(answer.step)
-        if size is not None:
-            spent = self._spent
-            self._spent = replace(spent, samples=spent.samples + size * (now.bit_count() - before.bit_count()))
+            seen |= 1 << partition
+        self._seen[answer.step] = seen
+        if answer.step in self._sizes:
+            more = self._count(answer.step, seen.bit_count())
+            self._spent = replace(self._spent, samples=self._spent.samples + more)
+
+    def _count(self, step: int, partitions: int) -> int:
+        """Samples that are new, now that so many partitions of a step are known."""
+        before = self._counted.get(step, 0)
+        self._counted[step] = max(before, partitions)
+        return self._sizes[step] * (self._counted[step] - before)
 
     def _samples_of_step(self, step: StepRecord) -> int:
-        """Of the step that has closed; answers that come later are added as they come."""
-        size = self._sizes[step.step] = samples_of(self.config.task.batch_size, step.batch_fraction)
-        if self.config.scheme.name == build.ASYNC:
-            return size  # one gradient an update
-        return size * self._seen.get(step.step, 0).bit_count()
+        """Of the step that has closed; answers that come later, or are told of later, are added as they come."""
+        self._sizes[step.step] = samples_of(self.config.task.batch_size, step.batch_fraction)
+        return self._count(step.step, max(step.fresh, self._seen.get(step.step, 0).bit_count()))
 
     def _see_loss(self, step: StepRecord, seconds: float) -> None:
         if not self._recent:

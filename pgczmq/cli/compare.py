@@ -75,6 +75,8 @@ def show(
     plot: Path | None,
 ) -> int:
     """Run the study, print its table, save what is wanted."""
+    if not math.isfinite(target):
+        raise ConfigError(f"--target is a loss that can be reached, a number: got {target:g}.")
     goal = Goal(None if engine == "timing" else target)
     _check_files(json_file, plot)
     console = Console(stderr=True)
@@ -87,9 +89,11 @@ def show(
         console.print(f"left out: {label}: {reason}", markup=False, highlight=False)
     rows = run_all(grid.cases, json_file, console)
     made = summary.summaries(rows)
-    shown = Console() if Console().is_terminal else Console(width=200)
     title = _title(base, engine, seeds, target)
-    shown.print(view.table(lines(made), COLUMNS, title=title))
+    shown = Console() if Console().is_terminal else Console(width=160)
+    shown.print(title, markup=False, highlight=False)
+    for table in view.tables(lines(made), COLUMNS, width=shown.width):
+        shown.print(table)
     if json_file is not None:
         about = {"engine": engine, "target": goal.level, "config": grid.base.to_toml(), "left_out": dict(grid.left_out)}
         save(json_file, about, rows, made)
@@ -159,6 +163,10 @@ def draw(rows: Sequence[Row], plot: Path, *, target: float | None, title: str) -
 
 def _check_files(json_file: Path | None, plot: Path | None) -> None:
     if json_file is not None:
+        if json_file.is_dir() or not json_file.name:
+            raise ConfigError(f"--json names a file: {json_file} is a directory.")
+        if json_file == plot:
+            raise ConfigError(f"--json and --plot name two files: got {plot} for both.")
         check_writable(part_of(json_file))
     if plot is not None:
         from pgczmq.view.plots import check_picture

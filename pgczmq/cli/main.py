@@ -130,7 +130,7 @@ def compare_schemes(
         str,
         typer.Option(
             metavar="A,B,C",
-            help="Which; of the file's [scheme], wait, shortfall, max_age and on_new_step count for all.",
+            help="Which; the file's scheme.wait, shortfall, max_age and on_new_step hold for all.",
         ),
     ] = "dgd,is-sgd,gc-fr,gc-cr,is-gc-cr,pgc-fr,pgc-cr,pgc-fr-staggered",
     stragglers: Annotated[str, typer.Option(metavar="1,2,3", help="Each scheme with each of these.")] = "1,2,3",
@@ -272,7 +272,7 @@ def theory(
 ) -> None:
     """Print order statistics, error bounds and switching times, and check the formulas.
 
-    Parameters are the run's own: workers, optimizer.lr, task.batch_size, and [policy] with its response and bound.
+    Parameters are the run's own: workers, optimizer.lr, task.batch_size, policy.response and policy.bound.
     """
 
     def command() -> int:

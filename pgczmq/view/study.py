@@ -1,6 +1,6 @@
 """A study as a table: a line for each case, medians over its seeds with least and largest."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,6 +8,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pgczmq.view import words
+
+FRAME = 3
+"""Characters of a column's frame and padding."""
 
 
 class Spread(Protocol):
@@ -41,17 +44,40 @@ class Line:
     figures: Mapping[str, Spread]
 
 
-def table(lines: Sequence[Line], columns: Sequence[Column], *, title: str = "") -> Table:
-    """Columns that no case has a figure for are left out."""
+def tables(lines: Sequence[Line], columns: Sequence[Column], *, width: int) -> Iterator[Table]:
+    """One table, or several below each other where not all columns fit into so many characters.
+
+    Columns that no case has a figure for are left out.
+    """
     shown = [column for column in columns if any(column.figure in line.figures for line in lines)]
-    made = Table(title=title or None, title_justify="left")
+    names = max((len(line.label) for line in lines), default=0) + FRAME
+    while shown:
+        count, room = 0, width - names - 1
+        while count < len(shown) and (not count or room >= _width(lines, shown[count])):
+            room -= _width(lines, shown[count])
+            count += 1
+        yield _table(lines, shown[:count])
+        shown = shown[count:]
+
+
+def _table(lines: Sequence[Line], columns: Sequence[Column]) -> Table:
+    made = Table()
     made.add_column("", no_wrap=True)
-    for column in shown:
-        made.add_column(column.heading, justify="right")
+    for column in columns:
+        made.add_column(column.heading, justify="right", min_width=_width(lines, column) - FRAME)
     for line in lines:
-        cells = [cell(line.figures.get(column.figure), line.runs, column.digits) for column in shown]
-        made.add_row(Text(line.label), *cells)
+        made.add_row(Text(line.label), *_cells(line, columns))
     return made
+
+
+def _cells(line: Line, columns: Sequence[Column]) -> list[str]:
+    return [cell(line.figures.get(column.figure), line.runs, column.digits) for column in columns]
+
+
+def _width(lines: Sequence[Line], column: Column) -> int:
+    """Of the column with its frame: no figure is ever cut; the heading may wrap between words."""
+    rows = [row for line in lines for text in _cells(line, [column]) for row in text.split("\n")]
+    return max(map(len, [*rows, *column.heading.split()])) + FRAME
 
 
 def beside(lines: Sequence[tuple[str, str, str, str]], *, title: str) -> Table:

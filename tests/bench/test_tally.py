@@ -74,7 +74,7 @@ def test_what_three_steps_come_to() -> None:
     assert row.loss == pytest.approx(1.2)  # the mean of 2, 1 and 0.6
     assert row.worst_loss == 1.0
     assert (row.recovered, row.mean_age, row.max_alpha, row.last_k) == (0.75, 0.5, 1.5, 3)
-    assert (row.spent.computation, row.spent.samples, row.spent.communication) == (10 + 10 + 5, 30 + 30 + 15, 3 * 7)
+    assert (row.spent.computation, row.spent.samples, row.spent.communication) == (10 + 10 + 5, 40 + 40 + 20, 3 * 7)
     assert row.reached == row.spent and row.reached.step == 2
     assert row.curve.steps == (0, 1, 2) and row.curve.loss == (2.0, 1.5, 1.2)
 
@@ -154,12 +154,15 @@ def test_samples_are_those_that_gradients_were_made_of_replicas_once_and_late_on
     tally = Tally(run_of(), Goal())
     tally.see(answer(0, 0, 0, 1))
     tally.see(answer(1, 0, 1, 2))
-    tally.see(step(0, 1.0, batch_fraction=0.5))
+    tally.see(step(0, 1.0, batch_fraction=0.5, fresh=3))
     assert tally.row("", diverged=False).spent.samples == 3 * 5
     tally.see(answer(2, 0, 2, 3))  # late: partition 2 was there before
     assert tally.row("", diverged=False).spent.samples == 4 * 5
-    tally.see(step(1, 1.0))
-    assert tally.row("", diverged=False).spent.samples == 4 * 5
+    tally.see(step(1, 1.0, fresh=2))
+    assert tally.row("", diverged=False).spent.samples == 4 * 5 + 2 * 10
+    for partition in range(3):  # in virtual time the answer that closes a step is told of after it
+        tally.see(answer(0, 1, partition))
+    assert tally.row("", diverged=False).spent.samples == 4 * 5 + 3 * 10
 
 
 @pytest.mark.parametrize(("fraction", "samples"), [(0.28, 7), (0.3, 8), (1.0, 25), (0.001, 1)])

@@ -131,6 +131,9 @@ def test_compare_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
         (["--timing-only", "--engine", "local"], "only a simulation can leave the gradients out"),
         (["--plot", "picture.gif"], ".png"),
         (["--json", "nowhere/all.json"], "nowhere"),
+        (["--json", "."], "--json names a file: . is a directory"),
+        (["--json", "a.png", "--plot", "a.png"], "--json and --plot name two files"),
+        (["--target", "nan"], "--target is a loss that can be reached"),
     ],
 )
 def test_compare_refuses_in_a_sentence(arguments: list[str], text: str, tmp_path: Path) -> None:

@@ -53,11 +53,23 @@ def test_a_cell_says_the_spread_and_how_many_runs_have_the_figure() -> None:
 
 def test_columns_without_figures_are_left_out() -> None:
     lines = [study.Line("dgd", 1, {"loss": Spread(0.5, 0.5, 0.5, 1)}), study.Line("pgc-cr s=1", 1, {})]
-    text = printed(
-        study.table(lines, [study.Column("loss", "final loss"), study.Column("metric", "metric")], title="t")
-    )
+    columns = [study.Column("loss", "final loss"), study.Column("metric", "metric")]
+    (table,) = study.tables(lines, columns, width=100)
+    text = printed(table)
     assert "final loss" in text and "metric" not in text
     assert "0.500" in text and "pgc-cr s=1" in text
+
+
+@pytest.mark.parametrize("width", [45, 60, 80, 120, 200])
+def test_no_figure_is_cut_however_narrow_the_terminal(width: int) -> None:
+    figures = {name: Spread(1234.5, 1000.25, 9999.75, 3) for name in "abcdefg"}
+    lines = [study.Line("pgc-fr-staggered s=3", 5, figures), study.Line("dgd", 5, figures)]
+    columns = [study.Column(name, f"a heading of {name}") for name in "abcdefg"]
+    made = list(study.tables(lines, columns, width=width))
+    text = "".join(printed(table, width) for table in made)
+    assert text.count("1,234") == 14 and text.count("1,000–10,000") == 14 and "…" not in text
+    assert text.count("pgc-fr-staggered s=3") == len(made)
+    assert all(len(line) <= width for line in text.splitlines())
 
 
 def test_what_a_paper_says_stands_beside_what_is_measured() -> None:
