@@ -64,7 +64,7 @@ def _table(lines: Sequence[Line], columns: Sequence[Column]) -> Table:
     made = Table()
     made.add_column("", no_wrap=True)
     for column in columns:
-        made.add_column(column.heading, justify="right", min_width=_width(lines, column) - FRAME)
+        made.add_column(column.heading, justify="right", width=_width(lines, column) - FRAME)
     for line in lines:
         made.add_row(Text(line.label), *_cells(line, columns))
     return made

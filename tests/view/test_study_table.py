@@ -60,7 +60,7 @@ def test_columns_without_figures_are_left_out() -> None:
     assert "0.500" in text and "pgc-cr s=1" in text
 
 
-@pytest.mark.parametrize("width", [45, 60, 80, 120, 200])
+@pytest.mark.parametrize("width", [45, 60, 70, 79, 80, 120, 200])
 def test_no_figure_is_cut_however_narrow_the_terminal(width: int) -> None:
     figures = {name: Spread(1234.5, 1000.25, 9999.75, 3) for name in "abcdefg"}
     lines = [study.Line("pgc-fr-staggered s=3", 5, figures), study.Line("dgd", 5, figures)]
@@ -69,7 +69,7 @@ def test_no_figure_is_cut_however_narrow_the_terminal(width: int) -> None:
     text = "".join(printed(table, width) for table in made)
     assert text.count("1,234") == 14 and text.count("1,000–10,000") == 14 and "…" not in text
     assert text.count("pgc-fr-staggered s=3") == len(made)
-    assert all(len(line) <= width for line in text.splitlines())
+    assert all(len(line) <= width and line[-1] in "┓┃┩│┘" for line in text.splitlines())  # no border is cut either
 
 
 def test_what_a_paper_says_stands_beside_what_is_measured() -> None:
