@@ -56,7 +56,7 @@ def test_columns_without_figures_are_left_out() -> None:
     columns = [study.Column("loss", "final loss"), study.Column("metric", "metric")]
     (table,) = study.tables(lines, columns, width=100)
     text = printed(table)
-    assert "final loss" in text and "metric" not in text
+    assert "final" in text and "loss" in text and "metric" not in text
     assert "0.500" in text and "pgc-cr s=1" in text
 
 
