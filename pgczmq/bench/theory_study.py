@@ -39,10 +39,6 @@ class Setting:
         return Bound(self.lr, 2.0, 1.0, 10.0, self.samples, self.initial_error)
 
 
-SETTINGS = (Setting(1e-3, 10, 100.0), Setting(1e-3, 10, 1.0), Setting(1e-2, 10, 100.0), Setting(1e-2, 40, 100.0))
-"""The first is adaptive-k's own example: its floor at k = 1 is 1e-3. In the third nothing below k = 11 reaches that."""
-
-
 @dataclass(frozen=True)
 class Cell:
     """One point of the grid: costs of adaptive-k-batch over those of adaptive-k.

@@ -3,8 +3,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from pgczmq.bench.theory_study import SETTINGS, Cell, Setting, cells
+from pgczmq.bench.theory_study import Cell, Setting, cells
 from pgczmq.errors import ConfigError
+
+SETTINGS = (Setting(1e-3, 10, 100.0), Setting(1e-3, 10, 1.0), Setting(1e-2, 10, 100.0), Setting(1e-2, 40, 100.0))
+"""The first is adaptive-k's own example: its floor at k = 1 is 1e-3. In the third nothing below k = 11 reaches that."""
 
 
 def costs(setting: Setting, plans: Sequence[tuple[int, int]], n: int, rate: float, x: float) -> tuple[float, ...]:
