@@ -4,7 +4,7 @@ A decoder is a value. ``weights`` returns None when the arrivals are not usable;
 the engine's business. ``partial`` makes the most of arrivals that will never be usable.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol
@@ -48,6 +48,18 @@ class Decoder(Protocol):
         ...
 
 
+Folds = Callable[[int, Container[int]], bool]
+"""(worker, who arrived before it) -> whether its weight will be that of all others of which this is said.
+
+Then they can be added up as they come. It is a forecast, in O(load): ``Decoder.weights`` decides.
+"""
+
+
+def never(worker: int, earlier: Container[int]) -> bool:
+    """The weights depend on the whole set of arrivals."""
+    return False
+
+
 @dataclass(frozen=True)
 class UniformDecoder:
     """Equal weight for every arrival: unbiased when all workers are equally likely to be late.
@@ -70,6 +82,10 @@ class UniformDecoder:
         """The same formula for however few."""
         return Weights.uniform(arrived, 1 / (len(arrived) * self.load)) if arrived else None
 
+    def folds(self, worker: int, earlier: Container[int]) -> bool:
+        """Everybody."""
+        return True
+
 
 @dataclass(frozen=True)
 class FirstOfGroupDecoder:
@@ -90,6 +106,11 @@ class FirstOfGroupDecoder:
         """The same over the partitions that were recovered."""
         first = first_of_groups(arrived, self.load)
         return Weights.uniform(first, 1 / (len(first) * self.load)) if first else None
+
+    def folds(self, worker: int, earlier: Container[int]) -> bool:
+        """The first of its group."""
+        begin = worker - worker % self.load
+        return not any(member in earlier for member in range(begin, begin + self.load))
 
 
 @dataclass(frozen=True)

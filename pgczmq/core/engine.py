@@ -259,8 +259,9 @@ class Engine:
             return self._count_late(event)
         if not math.isfinite(norm):
             return self._refuse_nonfinite(current, (worker,), event.at)
+        fold = not self._rules.deterministic and self._scheme.folds(worker, current.answers)
         current.take(event)
-        return [Use(step, worker), *self._close_if_possible(event.at)]
+        return [Use(step, worker, fold), *self._close_if_possible(event.at)]
 
     def _is_in(self, worker: int, step: int) -> bool:
         return self._current is not None and step == self._current.step and worker in self._current.answers

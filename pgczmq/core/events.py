@@ -167,10 +167,15 @@ class Send:
 
 @value
 class Use:
-    """The message that just arrived counts for the open step: hold it until the step is applied."""
+    """The message that just arrived counts for the open step: hold it until the step is applied.
+
+    Args:
+        fold: its weight will be that of all others that fold: they can be added up before it is known.
+    """
 
     step: int
     worker: int
+    fold: bool = False
 
 
 @value

@@ -45,7 +45,12 @@ class DelayOver:
     step: int
 
 
-WorkerEvent = Published | Opened | Evaluated | DelayOver
+@value
+class Lost:
+    """The evaluation asked for came to nothing: its parameters were taken back in the middle of it."""
+
+
+WorkerEvent = Published | Opened | Evaluated | DelayOver | Lost
 
 # ---------------------------------------------------------------- commands
 
@@ -152,6 +157,9 @@ class Pipeline:
                 return self._published(event)
             case Evaluated():
                 return self._evaluated(event.loss)
+            case Lost():
+                self._evaluated_at[self._evaluating().todo[0]] = None
+                return self._begin_next()
             case DelayOver():
                 work = self._work
                 return self._answer(work) if work and work.delaying and work.step == event.step else []
@@ -189,10 +197,28 @@ class Pipeline:
         self._work = _Work(step, fraction, places)
         return [EvaluatePlace(step, places[0], fraction)]
 
-    def _evaluated(self, loss: float) -> list[WorkerCommand]:
+    def upcoming(self) -> EvaluatePlace | None:
+        """What will follow the evaluation in hand if the next step comes in time; None when nothing is evaluated.
+
+        The next step is the one that is open already where this worker is behind it, with the same batch fraction.
+        """
         work = self._work
         if work is None or work.delaying:
+            return None
+        gives_up = self._waiting and self._when_not is Behind.DROP
+        if len(work.todo) > 1 and not gives_up:
+            return EvaluatePlace(work.step, work.todo[1], work.batch_fraction)
+        step = max(work.step + 1, self._open_step)
+        then = [work.step if place == work.todo[0] else at for place, at in enumerate(self._evaluated_at)]
+        return EvaluatePlace(step, self._schedule.places(self._worker, step, then)[0], work.batch_fraction)
+
+    def _evaluating(self) -> _Work:
+        if self._work is None or self._work.delaying:
             raise AssertionError("an evaluation ended that was not asked for")
+        return self._work
+
+    def _evaluated(self, loss: float) -> list[WorkerCommand]:
+        work = self._evaluating()
         place = work.todo.pop(0)
         self._evaluated_at[place] = work.step
         work.losses.append((self._held[place], loss))

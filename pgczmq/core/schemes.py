@@ -17,10 +17,12 @@ from pgczmq.core.codes import Code, Floats
 from pgczmq.core.decoders import (
     Decoder,
     FirstOfGroupDecoder,
+    Folds,
     GroupMeanDecoder,
     LinearDecoder,
     UniformDecoder,
     Weights,
+    never,
 )
 from pgczmq.core.placement import Placement
 from pgczmq.core.policies import FixedPolicy, Plan, Policy
@@ -49,6 +51,7 @@ class Scheme:
         code: how the coefficients were made, for people.
         max_alpha: largest |alpha| the code was accepted with; NaN when not scored.
         reads: the settings that this scheme reads, beside name, shortfall and on_new_step; None when it does not say.
+        folds: which arrivals can be added up before the step closes, see ``decoders.Folds``.
         adaptive: sets k and the batch fraction of every step; None for k arrivals of whole minibatches, always.
     """
 
@@ -66,6 +69,7 @@ class Scheme:
     max_alpha: float = float("nan")
     reads: frozenset[str] | None = None
     adaptive: Policy | None = None
+    folds: Folds = never
 
     @property
     def workers(self) -> int:
@@ -164,20 +168,23 @@ def _dgd(settings: Settings) -> Scheme:
         decoder,
         workers,
         reads=frozenset(),
+        folds=decoder.folds,
     )
 
 
 def _is_sgd(settings: Settings) -> Scheme:
     workers = settings.workers
+    decoder = UniformDecoder(load=1)
     return Scheme(
         settings.name,
         placement.identity(workers),
         codes.ones(workers, 1),
         EvaluateAll(),
-        UniformDecoder(load=1),
+        decoder,
         settings.any_k(),
         takes_any_k=True,
         reads=frozenset({"stragglers", "k"}),
+        folds=decoder.folds,
     )
 
 
@@ -198,13 +205,13 @@ def _fractional(settings: Settings, schedule: Schedule, decoder: Decoder, reads:
 
 def _gc_fr(settings: Settings) -> Scheme:
     decoder = FirstOfGroupDecoder(settings.workers, settings.fractional_load())
-    return _fractional(settings, EvaluateAll(), decoder, set())
+    return replace(_fractional(settings, EvaluateAll(), decoder, set()), folds=decoder.folds)
 
 
 def _pgc_fr(settings: Settings) -> Scheme:
     load = settings.fractional_load()
     decoder = FirstOfGroupDecoder(settings.workers, load)
-    return _fractional(settings, _rotation(settings, load), decoder, {"max_age"})
+    return replace(_fractional(settings, _rotation(settings, load), decoder, {"max_age"}), folds=decoder.folds)
 
 
 def _pgc_fr_staggered(settings: Settings) -> Scheme:
@@ -215,15 +222,17 @@ def _pgc_fr_staggered(settings: Settings) -> Scheme:
 
 def _pgc_cr(settings: Settings) -> Scheme:
     load = settings.coded_load()
+    decoder = UniformDecoder(load)
     return Scheme(
         settings.name,
         placement.cyclic(settings.workers, load),
         codes.ones(settings.workers, load),
         _rotation(settings, load),
-        UniformDecoder(load),
+        decoder,
         settings.any_k(),
         takes_any_k=True,
         reads=frozenset({"stragglers", "load", "k", "max_age"}),
+        folds=decoder.folds,
     )
 
 
