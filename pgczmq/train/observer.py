@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pgczmq.core.policies import Needs, Plan, Statistics, power_of
 from pgczmq.train import blocks
+from pgczmq.train.blocks import Threads
 
 
 class Observer:
@@ -17,10 +18,12 @@ class Observer:
     Args:
         needs: what is read.
         size: P.
+        threads: that go through the vectors.
     """
 
-    def __init__(self, needs: Needs, size: int) -> None:
+    def __init__(self, needs: Needs, size: int, threads: Threads) -> None:
         self._needs = needs
+        self._threads = threads
         self._ring = [torch.zeros(size) for _ in range(needs.lag + 1)]
         self._updates = 0
         self._plan: Plan | None = None
@@ -44,9 +47,9 @@ class Observer:
         self._since += 1
         inner = distance = None
         if self._needs.lag and self._updates > self._needs.lag:
-            inner = blocks.inner(estimate, self.next_estimate().numpy())
+            inner = blocks.inner(estimate, self.next_estimate().numpy(), self._threads)
         if self._reference is not None and power_of(self._since) is not None:
-            distance = blocks.squared_distance(params.numpy(), self._reference.numpy())
+            distance = blocks.squared_distance(params.numpy(), self._reference.numpy(), self._threads)
         finite = distance is None or math.isfinite(distance)
         return Statistics(norm, inner, distance if finite else None)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,16 +15,17 @@ from torch import Tensor, nn
 from pgczmq.config import OptimizerConfig
 from pgczmq.core.policies import Needs, Plan, Statistics
 from pgczmq.errors import ConfigError, PgcError
-from pgczmq.train import blocks, checkpoint
-from pgczmq.train.blocks import Buffer, ByteArray, FloatArray
+from pgczmq.train import blocks, checkpoint, half
+from pgczmq.train.blocks import Buffer, ByteArray, FloatArray, Threads
 from pgczmq.train.checkpoint import CheckpointState
 from pgczmq.train.fingerprint import fingerprints
 from pgczmq.train.flat import build_model, float_vector
+from pgczmq.train.folding import Folding, Vector
 from pgczmq.train.observer import Observer
 from pgczmq.train.task import Task
 
 Message: TypeAlias = tuple[int, float, Buffer, Buffer]
-"""(worker, decoding weight, coded gradient as float32 [P], buffers as uint8)"""
+"""(worker, decoding weight, coded gradient as float32 or bfloat16 [P], buffers as uint8)"""
 
 
 def learning_rate(config: OptimizerConfig, step: int, steps: int) -> float:
@@ -72,12 +74,14 @@ class Update:
             this update, else the estimate, and it was not applied.
         norm: Euclidean norm of the estimate.
         statistics: what the run's policy reads; None when it reads nothing, or nothing was applied.
+        combining: seconds that it took to combine the messages.
     """
 
     finite: bool
     culprits: tuple[int, ...]
     norm: float
     statistics: Statistics | None = None
+    combining: float = 0.0
 
 
 class Learner:
@@ -89,38 +93,80 @@ class Learner:
         steps: of the whole run.
         seed: of the run.
         needs: the statistics that the run's policy reads.
+        threads: that go through the vectors; no bit depends on their number.
 
     Attributes:
         fingerprint: see ``fingerprint.fingerprints``; the master computes on the CPU, whatever the workers use.
         parameter_count: P.
+        buffer_bytes: size of the packed buffers.
     """
 
     def __init__(
-        self, task: Task, *, config: OptimizerConfig, steps: int, seed: int, needs: Needs | None = None
+        self,
+        task: Task,
+        *,
+        config: OptimizerConfig,
+        steps: int,
+        seed: int,
+        needs: Needs | None = None,
+        threads: int = 1,
     ) -> None:
         self._config = config
         self._steps = steps
         self._flat = build_model(task, seed)
         self._leaf = nn.Parameter(self._flat.params)
         self._needs = needs or Needs()
-        self._observer = Observer(self._needs, len(self._flat))
+        self._threads = Threads(threads)
+        self._observer = Observer(self._needs, len(self._flat), self._threads)
+        self._folding = Folding(self._threads)
         self._leaf.grad = self._estimate = self._observer.next_estimate()
         self._optimizer = _build(config, self._leaf)
         self.fingerprint = fingerprints(task, self._flat, seed=seed)
         self.parameter_count = len(self._flat)
+        self.buffer_bytes = self._flat.buffers.nbytes
 
     def snapshot(self) -> tuple[FloatArray, ByteArray]:
         """Fresh read-only copies of parameters, float32 [P], and buffers, uint8: safe to hand to a socket."""
         return self._flat.snapshot()
 
+    def write(self, params: ByteArray, buffers: ByteArray) -> None:
+        """Copy the parameters, as float32 or bfloat16 [P] according to the size given, and the packed buffers.
+
+        Raises:
+            WireError: the size is neither.
+        """
+        out = _vector(params, self.parameter_count)
+        if out.itemsize == 2:
+            half.to_bfloat16(self._flat.params.numpy(), out.view(np.uint16))
+        else:
+            blocks.copy(self._flat.params.numpy(), out.view(np.float32), self._threads)
+        np.copyto(buffers, self._flat.buffers.gather())
+
+    def fold(self, step: int, messages: Sequence[tuple[int, Buffer]]) -> None:
+        """Add (worker, coded gradient) to a sum, before it is known with what weight they will count.
+
+        ``apply`` takes it if they all count in the end, with one weight; the estimate's rounding then depends on the
+        order in which they were folded. Messages are only read, and ``apply`` is to be given them again.
+
+        Args:
+            step: another than the last one's begins a new sum.
+            messages: which are added in one pass over memory.
+
+        Raises:
+            WireError: a message's size is not the model's; none was added.
+        """
+        arrivals = [(worker, _vector(gradient, self.parameter_count)) for worker, gradient in messages]
+        self._folding.add(step, arrivals, out=self._observer.next_estimate().numpy())
+
     def apply(self, step: int, messages: Sequence[Message], plan: Plan | None = None) -> Update:
         """Move the parameters by the weighted sum of the messages, added in the order of worker numbers.
 
-        The buffers become the mean of the messages' buffers. Messages are only read, and not kept.
+        What was folded comes first in that order. The buffers become the mean of the messages' buffers. Messages are
+        only read, and not kept.
 
         Args:
             step: sets the learning rate.
-            messages: those that count at this step, at least one, in any order.
+            messages: those that count at this step, at least one, in any order; folded ones, too.
             plan: the step's; the reference of distances is taken when it changes.
 
         Raises:
@@ -129,19 +175,20 @@ class Learner:
         if not messages:
             raise PgcError("an update needs at least one message.")
         ordered = sorted(messages, key=lambda message: message[0])
-        vectors = [float_vector(gradient, self.parameter_count) for _, _, gradient, _ in ordered]
+        terms = [(worker, weight, _vector(message, self.parameter_count)) for worker, weight, message, _ in ordered]
         buffers = self._flat.buffers.average([packed for *_, packed in ordered])
         self._leaf.grad = self._estimate = self._observer.next_estimate()
-        blocks.weighted_sum([weight for _, weight, *_ in ordered], vectors, out=self._estimate.numpy())
-        norm = blocks.norm(self._estimate.numpy())
+        begun = time.perf_counter()
+        norm = self._folding.combine(step, terms, out=self._estimate.numpy())
+        combining = time.perf_counter() - begun
         if not (math.isfinite(norm) and self._flat.buffers.finite(buffers)):
-            return Update(False, self._culprits(ordered, vectors), norm)
+            return Update(False, self._culprits(ordered), norm)
         self._observer.before(self._flat.params, plan)
         self._step(learning_rate(self._config, step, self._steps))
         self._flat.buffers.restore(buffers)
         statistics = self._observer.after(self._flat.params, norm)
-        finite = math.isfinite(blocks.norm(self._flat.params.numpy()))
-        return Update(finite, (), norm, None if self._needs == Needs() else statistics)
+        finite = math.isfinite(blocks.norm(self._flat.params.numpy(), self._threads))
+        return Update(finite, (), norm, None if self._needs == Needs() else statistics, combining)
 
     def sha256(self) -> str:
         """sha256 of the parameters' float32 bytes, in hexadecimal digits."""
@@ -184,13 +231,27 @@ class Learner:
             group["lr"] = rate
         self._optimizer.step()
 
-    def _culprits(self, messages: Sequence[Message], vectors: Sequence[FloatArray]) -> tuple[int, ...]:
+    def _culprits(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """Called only when something is wrong: looking at every message costs as much as summing them."""
         return tuple(
             worker
-            for (worker, _, _, packed), vector in zip(messages, vectors, strict=True)
-            if not (np.isfinite(vector).all() and self._flat.buffers.finite(packed))
+            for worker, _, gradient, packed in messages
+            if not (self._all_finite(gradient) and self._flat.buffers.finite(packed))
         )
+
+    def _all_finite(self, gradient: Buffer) -> bool:
+        vector, spoiled = _vector(gradient, self.parameter_count), self._estimate.numpy()
+        return math.isfinite(blocks.weighted_sum([1.0], [vector], out=spoiled, threads=self._threads))
+
+
+def _vector(buffer: Buffer, size: int) -> Vector:
+    """A float32 or bfloat16 [size] over memory that came from elsewhere, according to the number of bytes.
+
+    Raises:
+        WireError: it is that of neither.
+    """
+    raw = np.frombuffer(buffer, np.uint8)
+    return raw.view(np.uint16) if raw.size == 2 * size else float_vector(raw, size)
 
 
 def _build(config: OptimizerConfig, leaf: nn.Parameter) -> torch.optim.Optimizer:

@@ -48,6 +48,14 @@ def test_the_inner_product_is_with_the_estimate_lag_updates_ago(lag: int, name: 
         assert seen.distance is None
 
 
+def test_folding_for_the_next_step_leaves_the_estimates_that_are_kept_alone() -> None:
+    folding, plain = learner(Needs(lag=2)), learner(Needs(lag=2))
+    for step, vector in enumerate(gradients(8)):
+        for worker in range(2):
+            folding.fold(step, [(worker, vector)])
+        assert folding.apply(step, messages(vector)).statistics == plain.apply(step, messages(vector)).statistics
+
+
 def test_an_estimate_that_was_not_applied_is_not_one_of_them() -> None:
     one = learner(Needs(lag=1))
     given = gradients(3)

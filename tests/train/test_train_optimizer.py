@@ -5,26 +5,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from roomed import Roomed
 from torch import nn
 
 from pgczmq.config import OptimizerConfig
 from pgczmq.errors import ConfigError, WireError
+from pgczmq.train import blocks, half
 from pgczmq.train.data import ArraySamples, Partitions
 from pgczmq.train.evaluate import Evaluator
 from pgczmq.train.flat import build_model
-from pgczmq.train.gradient import Gradients
 from pgczmq.train.optimizer import Learner, Message, Update, learning_rate
 from pgczmq.train.task import Task, load_task
 
 N = 4
 
 
-def cluster(task: Task, batch: int = 20) -> list[Gradients]:
+def cluster(task: Task, batch: int = 20) -> list[Roomed]:
     cut = Partitions(len(task.train), N, batch_size=batch, seed=1)
-    return [Gradients(task, held=[j], coefficients=[1.0], partitions=cut, seed=1) for j in range(N)]
+    return [Roomed(task, held=[j], coefficients=[1.0], partitions=cut, seed=1) for j in range(N)]
 
 
-def train(learner: Learner, workers: Sequence[Gradients], steps: range) -> list[Update]:
+def train(learner: Learner, workers: Sequence[Roomed], steps: range) -> list[Update]:
     """Plain distributed gradient descent: every worker, each with weight 1/n."""
     updates = []
     for step in steps:
@@ -33,7 +34,7 @@ def train(learner: Learner, workers: Sequence[Gradients], steps: range) -> list[
         for number, gradients in reversed(list(enumerate(workers))):
             gradients.load(params, buffers)
             gradients.evaluate(step, 0, 1.0)
-            coded, _, packed = gradients.encode()
+            coded, _, packed = gradients.coded()
             messages.append((number, 1 / N, coded.tobytes(), packed.tobytes()))
         updates.append(learner.apply(step, messages))
     return updates
@@ -98,6 +99,15 @@ def test_the_fused_optimizer_is_the_plain_one_on_equal_estimates(config: Optimiz
 def quadratic(config: OptimizerConfig | None = None) -> Learner:
     task = Task(lambda: nn.Linear(2, 1), ArraySamples(torch.zeros(4, 2), torch.zeros(4)))
     return Learner(task, config=config or OptimizerConfig(lr=0.5), steps=10, seed=3)
+
+
+WIDE = 2 * blocks.BLOCK + 5
+
+
+def wide(threads: int) -> Learner:
+    """A model of several blocks."""
+    task = Task(lambda: nn.Linear(WIDE, 1, bias=False), ArraySamples(torch.zeros(4, 2), torch.zeros(4)))
+    return Learner(task, config=OptimizerConfig(lr=0.1, momentum=0.9), steps=10, seed=3, threads=threads)
 
 
 def message(worker: int, weight: float, *values: float) -> Message:
@@ -187,6 +197,94 @@ def test_a_snapshot_does_not_change_with_the_next_step() -> None:
     kept = params.copy()
     learner.apply(0, [message(0, 1, 1, 2, 3)])
     assert np.array_equal(params, kept) and not params.flags.writeable
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_folding_changes_the_order_of_addition_and_nothing_else(threads: int) -> None:
+    rng = np.random.default_rng(0)
+    vectors = list(rng.standard_normal((4, WIDE), dtype=np.float32))
+    messages = [(worker, 0.25, vector, b"") for worker, vector in enumerate(vectors)]
+    learner, plain = wide(threads), wide(1)
+    for step in range(3):
+        learner.fold(step, [(2, vectors[2])])
+        learner.fold(step, [(0, vectors[0]), (3, vectors[3].tobytes())])
+        update = learner.apply(step, messages)
+        plain.apply(step, messages)
+        folded = np.float32(0.25) * (vectors[2] + vectors[0] + vectors[3])
+        assert np.array_equal(learner._estimate.numpy(), folded + np.float32(0.25) * vectors[1])
+        assert update.finite and update.norm == pytest.approx(np.linalg.norm(learner._estimate.numpy()), rel=1e-5)
+    np.testing.assert_allclose(learner.snapshot()[0], plain.snapshot()[0], atol=1e-6)
+
+
+def test_no_bit_depends_on_the_number_of_threads() -> None:
+    rng = np.random.default_rng(0)
+    messages = [(worker, 0.1 * worker + 0.1, rng.standard_normal(WIDE, dtype=np.float32), b"") for worker in range(4)]
+    digests, norms = set(), set()
+    for threads in (1, 2, 3):
+        learner = wide(threads)
+        norms.add(tuple(learner.apply(step, messages).norm for step in range(2)))
+        digests.add(learner.sha256())
+    assert len(digests) == len(norms) == 1
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+def test_a_folded_message_that_is_not_finite_is_named_and_the_others_are_applied_as_if_it_had_not_come(
+    odd: float,
+) -> None:
+    learner, fresh = quadratic(), quadratic()
+    good = [message(0, 0.5, 1, 2, 3), message(2, 0.5, 4, 5, 7)]
+    bad = message(1, 0.5, 1, odd, 1)
+    learner.fold(0, [(worker, gradient) for worker, _, gradient, _ in (good[1], bad)])
+    update = learner.apply(0, [*good, bad])
+    assert (update.finite, update.culprits) == (False, (1,)) and learner.sha256() == fresh.sha256()
+    assert learner.apply(0, good).finite and fresh.apply(0, good).finite
+    assert learner.sha256() == fresh.sha256()
+
+
+def test_a_folded_message_of_a_wrong_size_is_a_wire_error_and_none_is_added() -> None:
+    learner = quadratic()
+    good = [message(worker, 0.5, 1, 2, 3) for worker in range(2)]
+    learner.fold(0, [(0, good[0][2])])
+    with pytest.raises(WireError):
+        learner.fold(0, [(1, good[1][2]), (2, bytes(8))])
+    learner.apply(0, good)
+    assert np.array_equal(learner._estimate.numpy(), [1, 2, 3])
+
+
+def test_gradients_are_float32_or_bfloat16_by_their_size() -> None:
+    learner, other = quadratic(), quadratic()
+    values = np.array([1.5, -2.0, 0.375], np.float32)  # exact in either
+    narrow = np.empty(3, np.uint16)
+    half.to_bfloat16(values, narrow)
+    learner.fold(0, [(1, narrow.tobytes())])
+    learner.apply(0, [(0, 0.5, narrow.tobytes(), b""), (1, 0.5, narrow.tobytes(), b""), (2, 0.5, values, b"")])
+    other.apply(0, [(worker, 0.5, values, b"") for worker in range(3)])
+    assert learner.sha256() == other.sha256()
+    half.to_bfloat16(np.array([1, math.nan, 1], np.float32), narrow)
+    update = learner.apply(1, [(0, 0.5, values, b""), (4, 0.5, narrow, b"")])
+    assert (update.finite, update.culprits) == (False, (4,))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_parameters_are_written_as_float32_or_bfloat16_by_the_size_of_the_memory(threads: int) -> None:
+    learner = wide(threads)
+    params, _ = learner.snapshot()
+    memory, narrow, none = np.empty(4 * WIDE, np.uint8), np.empty(2 * WIDE, np.uint8), np.empty(0, np.uint8)
+    learner.write(memory, none)
+    assert np.array_equal(memory.view(np.float32), params)
+    learner.write(narrow, none)
+    expected = np.empty(WIDE, np.uint16)
+    half.to_bfloat16(params.copy(), expected)
+    assert np.array_equal(narrow.view(np.uint16), expected)
+    with pytest.raises(WireError):
+        learner.write(memory[4:], none)
+
+
+def test_buffers_are_written_beside_the_parameters() -> None:
+    learner = Learner(load_task("digits-cnn", {"batchnorm": True}, 1), config=OptimizerConfig(), steps=10, seed=1)
+    memory, buffers = np.empty(4 * learner.parameter_count, np.uint8), np.empty(learner.buffer_bytes, np.uint8)
+    learner.write(memory, buffers)
+    assert buffers.size == (2 * 16 + 2 * 32) * 4 + 2 * 8 and np.array_equal(buffers, learner.snapshot()[1])
 
 
 def test_learning_rates() -> None:

@@ -1,0 +1,39 @@
+"""Vectors of bfloat16, float32's upper half, for the wire: as NumPy uint16, because NumPy knows no such type."""
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+HalfArray: TypeAlias = NDArray[np.uint16]
+
+_BLOCK = 65_536
+_PIECE = 32_768
+"""As much as torch does on one thread: on several, waiting for each other on a busy machine, a block took 10 times as
+long."""
+_LOWER_BITS = np.uint32(16)
+
+
+def to_bfloat16(source: NDArray[np.float32], out: HalfArray) -> None:
+    """Round float32 [P] to the nearest bfloat16 [P], of two equally near ones to the even one; NaN stays NaN.
+
+    Torch does it, at the speed of memory: 3 ms for 11.7 M where NumPy's operations take 8.
+
+    Args:
+        source: only read, but torch warns when it cannot be written to.
+        out: what it held is overwritten.
+    """
+    import torch  # late: who only widens needs none of it
+
+    for start in range(0, source.size, _PIECE):
+        piece = slice(start, start + _PIECE)
+        torch.from_numpy(out[piece]).view(torch.bfloat16).copy_(torch.from_numpy(source[piece]))
+
+
+def from_bfloat16(source: HalfArray, out: NDArray[np.float32]) -> None:
+    """Widen bfloat16 [P] to float32 [P], which is exact."""
+    bits = out.view(np.uint32)
+    for start in range(0, bits.size, _BLOCK):
+        block = bits[start : start + _BLOCK]
+        np.copyto(block, source[start : start + _BLOCK])
+        np.left_shift(block, _LOWER_BITS, out=block)
