@@ -170,8 +170,8 @@ class NetConfig(Section):
 
     bind: str = "127.0.0.1"
     port: int = Field(5555, ge=0, le=65532)
-    payload: Literal["auto", "tcp"] = "auto"
-    wire_dtype: Literal["float32"] = "float32"
+    payload: Literal["auto", "shm", "tcp"] = "auto"
+    wire_dtype: Literal["float32", "bfloat16"] = "float32"
     step_timeout: float = Field(600, gt=0)
     start_timeout: float = Field(120, gt=0)
     heartbeat: float = Field(2, gt=0, le=60)

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from pgczmq.core.values import value
 from pgczmq.errors import ConfigError, PgcError
 
 log = logging.getLogger("pgczmq.runlog")
@@ -42,7 +43,7 @@ class RunRecord:
     parameters: int
 
 
-@dataclass(frozen=True)
+@value
 class StepRecord:
     """One step, when its update has been applied; the fields of ``core.events.ClosedStep`` and what it cost.
 
@@ -51,6 +52,9 @@ class StepRecord:
 
     Args:
         inner, distance: as in ``core.policies.Statistics``; None when the run's policy does not read them.
+        combining, updating, writing: seconds that the master took, between ``closed_at`` and ``applied_at``, to combine
+            what was not added up before, to update the parameters, and to write them where they are sent from; 0 in
+            simulated runs.
     """
 
     step: int
@@ -74,6 +78,9 @@ class StepRecord:
     bytes: int
     inner: float | None = None
     distance: float | None = None
+    combining: float = 0.0
+    updating: float = 0.0
+    writing: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class EvalRecord:
     seconds: float
 
 
-@dataclass(frozen=True)
+@value
 class LatencyRecord:
     """Where the time of one answer went, in seconds.
 

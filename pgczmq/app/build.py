@@ -14,6 +14,7 @@ from pgczmq.errors import ConfigError
 __all__ = [
     "ASYNC",
     "check_lockstep",
+    "check_wire",
     "delay_of",
     "failures_of",
     "partitions_of",
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from pgczmq.train.optimizer import Learner
     from pgczmq.train.task import Task
 
+ALPHA_FOR_BFLOAT16 = 2.56
+"""Times 2^-8, what rounding to bfloat16 changes at most, that is one percent."""
 ASYNC = "async"
 """A name of ``scheme.name`` that is no scheme: asynchronous SGD, in simulation only."""
 
@@ -70,6 +73,27 @@ def check_lockstep(config: RunConfig) -> None:
         )
 
 
+def check_wire(config: RunConfig, scheme: Scheme) -> None:
+    """Whether gradients may be rounded on their way.
+
+    Raises:
+        ConfigError: what is lost would be multiplied, or the same bits are asked for.
+    """
+    if config.net.wire_dtype == "float32":
+        return
+    if config.deterministic:
+        raise ConfigError(
+            'a deterministic run has the bits of its simulation, and those are float32: got net.wire_dtype="bfloat16". '
+            "Leave net.wire_dtype out."
+        )
+    if scheme.code != "ones" and not scheme.max_alpha <= ALPHA_FOR_BFLOAT16:
+        raise ConfigError(
+            "bfloat16 keeps 8 bits, and decoding multiplies what is lost by the largest |alpha|, which may be "
+            f'{ALPHA_FOR_BFLOAT16:g} at most: got net.wire_dtype="bfloat16" with {config.scheme.name}, whose largest '
+            f"is {scheme.max_alpha:.3g}. Use float32, or a scheme without a code such as gc-fr or pgc-cr."
+        )
+
+
 def partitions_of(config: RunConfig, task: "Task") -> "Partitions":
     """How the training set is cut; imports torch.
 
@@ -82,11 +106,12 @@ def partitions_of(config: RunConfig, task: "Task") -> "Partitions":
     return Partitions(len(task.train), config.workers, batch_size=cut.batch_size, sampler=cut.sampler, seed=config.seed)
 
 
-def task_and_learner(config: RunConfig, needs: Needs | None = None) -> tuple["Task", "Learner"]:
+def task_and_learner(config: RunConfig, needs: Needs | None = None, *, threads: int = 1) -> tuple["Task", "Learner"]:
     """What is trained and the parameters; imports torch.
 
     Args:
         needs: the statistics that the scheme's policy reads.
+        threads: that combine gradients; simulations run side by side, one a core.
 
     Raises:
         ConfigError: the task does not exist, or its data cannot be cut that way.
@@ -96,7 +121,8 @@ def task_and_learner(config: RunConfig, needs: Needs | None = None) -> tuple["Ta
 
     task = load_task(config.task.name, config.task.args, config.seed)
     partitions_of(config, task)  # built for its complaints: the master itself needs no minibatches
-    return task, Learner(task, config=config.optimizer, steps=config.steps, seed=config.seed, needs=needs)
+    learner = Learner(task, config=config.optimizer, steps=config.steps, seed=config.seed, needs=needs, threads=threads)
+    return task, learner
 
 
 def rules_of(config: RunConfig) -> Rules:

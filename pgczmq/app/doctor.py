@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import shutil
 import socket
 import sys
 import time
@@ -11,13 +10,12 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from pgczmq.app.processes import cores
 from pgczmq.app.worker import parse_address, resolve
 from pgczmq.config import RunConfig
 from pgczmq.errors import PgcError
-from pgczmq.net import wire
+from pgczmq.net import memory, wire
 from pgczmq.net.sockets import Sockets, endpoint, send_now
 
 PACKAGES = ("pyzmq", "msgpack", "numpy", "torch", "torchvision", "scikit-learn", "pydantic", "typer", "rich")
@@ -90,13 +88,11 @@ def _ports(config: RunConfig) -> Iterator[Check]:
 
 
 def _shared_memory() -> Check:
-    where = Path("/dev/shm")
-    if not where.is_dir():
-        return Check("shared memory", "warning", "no /dev/shm here: payloads go over TCP")
-    free = shutil.disk_usage(where).free
-    if not os.access(where, os.W_OK):
-        return Check("shared memory", "warning", "/dev/shm is not writable: payloads go over TCP")
-    return Check("shared memory", "ok" if free > 2**28 else "warning", f"{free / 2**20:,.0f} MiB free in /dev/shm")
+    """Whether two processes of this user can share memory the way master and workers do."""
+    why_not = memory.why_not_here()
+    if why_not:
+        return Check("shared memory", "warning", f"{why_not}: payloads go over TCP")
+    return Check("shared memory", "ok", "parameters and gradients pass through it between processes of this machine")
 
 
 def _clock() -> Check:

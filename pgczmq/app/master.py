@@ -22,6 +22,7 @@ from pgczmq.core.engine import Engine
 from pgczmq.core.schemes import Scheme
 from pgczmq.errors import ClusterError, ConfigError
 from pgczmq.net.compute import Aside, Snapshot
+from pgczmq.net.exchange import Exchange
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.master import Ending, Master
 from pgczmq.net.sockets import Sockets
@@ -84,6 +85,7 @@ def check(config: RunConfig) -> Scheme:
             "a real worker does not fail on request: got [[delay.failures]]. Leave them out, or simulate them: pgc sim."
         )
     build.check_lockstep(config)
+    build.check_wire(config, scheme)
     return scheme
 
 
@@ -122,7 +124,7 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None) 
     scheme = check(config)
     context = processes.start_helper(config.task.name)
     processes.keep_large_blocks()
-    built = build.task_and_learner(config, scheme.policy.needs)
+    built = build.task_and_learner(config, scheme.policy.needs, threads=processes.cores())
     directory = create_directory(root, build.run_name(config, time.strftime("%Y%m%d-%H%M%S")))
     (directory / "config.toml").write_text(config.to_toml())
     with RunLog(directory) as runlog:
@@ -163,7 +165,10 @@ class _Run:
                 stack.callback(self._evaluator.close)
             sockets = stack.enter_context(Sockets())
             sockets.farewell = 0.5
-            hub = self._hub(sockets, learner)
+            net = self._config.net
+            exchange = Exchange(learner, payload=net.payload, wire_dtype=net.wire_dtype, workers=self._config.workers)
+            stack.callback(exchange.close)
+            hub = self._hub(sockets, exchange)
             self._begun = time.monotonic()
             master = self._master(hub, learner)
             interrupts.end(master.stop)
@@ -203,11 +208,10 @@ class _Run:
             parameters=learner.parameter_count,
         )
 
-    def _hub(self, sockets: Sockets, learner: "Learner") -> Hub:
+    def _hub(self, sockets: Sockets, exchange: Exchange) -> Hub:
         scheme, net = self._scheme, self._config.net
         rows = scheme.coefficients_NC.tolist()
         assignments = [Assignment(held, tuple(row)) for held, row in zip(scheme.placement.held, rows, strict=True)]
-        params, buffers = learner.snapshot()
         return Hub(
             sockets,
             bind=net.bind,
@@ -216,7 +220,7 @@ class _Run:
             master=uuid.uuid4().hex[:16],
             config=self._config.to_toml(),
             assignments=assignments,
-            message_bytes=params.nbytes + buffers.nbytes,
+            exchange=exchange,
         )
 
     def _master(self, hub: Hub, learner: "Learner") -> Master:

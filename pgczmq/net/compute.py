@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from pgczmq.core.policies import Plan, Statistics
 
 Buffer = memoryview | bytes | NDArray[Any]
+Memory = NDArray[np.uint8]
+"""Bytes that may be written."""
 Snapshot = tuple[NDArray[np.float32], NDArray[np.uint8]]
 """Read-only parameters (P,) and packed model buffers, never written again."""
 
@@ -40,6 +42,11 @@ class Update(Protocol):
         """What the run's policy reads; None when it reads nothing."""
         ...
 
+    @property
+    def combining(self) -> float:
+        """Seconds that it took to combine the messages."""
+        ...
+
 
 class MasterCompute(Protocol):
     """The parameters and how they are updated."""
@@ -54,12 +61,31 @@ class MasterCompute(Protocol):
         """P."""
         ...
 
+    @property
+    def buffer_bytes(self) -> int:
+        """Size of the packed model buffers."""
+        ...
+
     def snapshot(self) -> Snapshot:
         """The current parameters and buffers, in memory that nobody writes again."""
         ...
 
+    def write(self, params: Memory, buffers: Memory) -> None:
+        """Copy the current parameters and buffers; as float32 or bfloat16, according to the size of ``params``."""
+        ...
+
+    def fold(self, step: int, messages: Sequence[tuple[int, Buffer]]) -> None:
+        """Add (worker, gradient) to a sum of ``step``, before it is known with what weight they will count.
+
+        ``apply`` uses the sum if all of it turns out to have one weight, and else starts again from the messages.
+        """
+        ...
+
     def apply(self, step: int, messages: Sequence[tuple[int, float, Buffer, Buffer]], plan: Plan) -> Update:
-        """Combine (worker, weight, gradient, buffers) and update the parameters, or tell why not."""
+        """Combine (worker, weight, gradient, buffers) and update the parameters, or tell why not.
+
+        A gradient is float32 or bfloat16, according to its size.
+        """
         ...
 
     def sha256(self) -> str:
@@ -86,15 +112,37 @@ class WorkerCompute(Protocol):
         ...
 
     def load(self, params: Buffer, buffers: Buffer) -> None:
-        """Take over the parameters (P,) float32 and buffers of a step."""
+        """Compute at these parameters from now on: float32 (P,) or bfloat16, according to their size.
+
+        ``params`` is not copied: it stays as it is as long as evaluations follow.
+        """
         ...
 
-    def evaluate(self, step: int, place: int, batch_fraction: float) -> float:
-        """Evaluate and retain the gradient of the partition at ``place``; returns its mean loss."""
+    def prefetch(self, step: int, place: int, batch_fraction: float) -> None:
+        """Get a minibatch ready that will probably be asked for next: returns at once, on whatever thread it is called.
+
+        The loading happens on a thread of the compute's own, beside an evaluation.
+        """
         ...
 
-    def encode(self) -> tuple[NDArray[np.float32], float, NDArray[np.uint8]]:
-        """The coded gradient (P,) in fresh memory, its norm, and the packed buffers."""
+    def evaluate(self, step: int, place: int, batch_fraction: float, room: Memory) -> float:
+        """Evaluate and retain the gradient of the partition at ``place``; returns its mean loss.
+
+        ``room`` is where ``encode`` will be asked to put the coded gradient of this step: where that is this very
+        gradient, it can be there already.
+        """
+        ...
+
+    def forget(self, place: int) -> None:
+        """What was evaluated last for this place is worth nothing."""
+        ...
+
+    def encode(self, room: Memory, buffers: Memory) -> float:
+        """Put the coded gradient, float32 (P,) or bfloat16 by the size of ``room``, and the packed buffers there.
+
+        Returns:
+            The norm of the coded gradient.
+        """
         ...
 
 

@@ -8,13 +8,16 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import zmq
 import zmq.asyncio
 
+from pgczmq.core.values import value
 from pgczmq.errors import WireError
 from pgczmq.net import wire
-from pgczmq.net.compute import Snapshot
-from pgczmq.net.sockets import Sockets, send_now
+from pgczmq.net.exchange import Exchange, Version
+from pgczmq.net.payload import Sealed
+from pgczmq.net.sockets import Sockets, listen_here, send_now
 
 log = logging.getLogger("pgczmq.master")
 
@@ -23,7 +26,7 @@ HELLOS_AT_MOST = 10_000
 MESSAGES_IN_A_ROW = 32
 
 
-@dataclass(frozen=True)
+@value
 class Peer:
     """Where a message came from; the identity is the peer's word, nothing more."""
 
@@ -58,7 +61,7 @@ class Hub:
         run: run id; ``master``: this process's incarnation.
         config: the run as TOML, for the workers.
         assignments: what each worker holds.
-        message_bytes: of one set of parameters with its buffers.
+        exchange: knows the payloads' sizes, and which way each worker's go.
 
     Raises:
         ConfigError: a port cannot be bound.
@@ -74,16 +77,22 @@ class Hub:
         master: str,
         config: str,
         assignments: Sequence[Assignment],
-        message_bytes: int,
+        exchange: Exchange,
     ) -> None:
         def at(offset: int) -> int:
             return port + offset if port else 0
 
+        message_bytes = exchange.sizes["tcp"].total
         self._control, control = sockets.control_router(bind, port)
         self._gradients, gradients = sockets.bulk_router(bind, at(1), message_bytes)
         self._params, params = sockets.broadcast(bind, at(2), message_bytes)
         self._metrics, metrics = sockets.broadcast(bind, at(3), 1024)
         self.ports = Ports(control, gradients, params, metrics)
+        self._local, self._local_name = None, f"ipc://@pgczmq-{master}"
+        if exchange.shares:
+            self._local = sockets.local_broadcast(self._local_name, params)
+            listen_here(self._gradients, self._local_name, gradients)
+        self.exchange = exchange
         self.mine: dict[str, Any] = {"run": run, "master": master}
         self._config = config
         self._assignments = assignments
@@ -146,6 +155,7 @@ class Hub:
         if before is not None and before != incarnation:
             self._hellos.pop(before, None)
             self._unready.discard(before)
+            self.exchange.forget(before)
         self._incarnations[worker] = incarnation
         self._unready.add(incarnation)
         mine = self._assignments[worker]
@@ -157,6 +167,7 @@ class Hub:
             metrics_port=self.ports.metrics,
             held=list(mine.held),
             coefficients=list(mine.coefficients),
+            **self.exchange.offer(incarnation, self._local_name),
             **self.mine,
         )
         self.send_control(incarnation, welcome)
@@ -241,16 +252,24 @@ class Hub:
         """Send a small message to whoever sent one on the control socket."""
         self._send_now(self._control, [peer.identity, wire.pack(message)])
 
-    def send_bulk(self, worker: int, incarnation: str, message: wire.Params, snapshot: Snapshot) -> bool:
-        """Send parameters to one worker; False when it cannot be reached."""
+    def send_params(self, worker: int, incarnation: str, message: wire.Params, version: Version) -> bool:
+        """Send the parameters to one worker, the way its payloads go; False when it cannot be reached."""
         identity = f"{worker}:{incarnation}".encode()
-        params, buffers = snapshot
-        return self._send_now(self._gradients, [identity, wire.pack(message), buffers, params])
+        return self._send_now(
+            self._gradients, [identity, *_frames(message, version.sealed[self.exchange.way(incarnation)])]
+        )
 
-    def publish(self, message: wire.Header, snapshot: Snapshot | None = None) -> None:
-        """Send to all workers that subscribe and keep up."""
-        frames = [] if snapshot is None else [snapshot[1], snapshot[0]]
-        self._send_now(self._params, [wire.pack(message), *frames])
+    def publish_params(self, message: wire.Params, version: Version) -> None:
+        """Send the parameters to all workers that subscribe and keep up, each way that somebody's payloads go."""
+        for way, sealed in version.sealed.items():
+            socket = self._local if way == "shm" else self._params
+            assert socket is not None
+            self._send_now(socket, _frames(message, sealed))
+
+    def publish(self, message: wire.Header) -> None:
+        """Send a header alone to all workers that subscribe and keep up."""
+        for socket in filter(None, (self._local, self._params)):
+            self._send_now(socket, [wire.pack(message)])
 
     def publish_metrics(self, message: wire.Metrics) -> None:
         """Send to whoever watches."""
@@ -264,6 +283,13 @@ class Hub:
         if error is not None and not isinstance(error, zmq.Again):
             raise error
         return True
+
+
+def _frames(message: wire.Params, sealed: Sealed) -> list[Any]:
+    """Header and payload."""
+    if sealed.block is not None:
+        message = msgspec.structs.replace(message, block=sealed.block)
+    return [wire.pack(message), *sealed.frames]
 
 
 def _is_of(peer: Peer, incarnation: str) -> bool:

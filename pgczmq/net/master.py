@@ -9,17 +9,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from pgczmq.core import events
 from pgczmq.core.engine import Engine
-from pgczmq.core.policies import Plan, Statistics
+from pgczmq.core.policies import Statistics
 from pgczmq.net import wire
-from pgczmq.net.compute import Aside, MasterCompute, Snapshot, Update
+from pgczmq.net.combiner import Combiner, Spent
+from pgczmq.net.compute import Aside, MasterCompute, Update
 from pgczmq.net.hub import Hub
-from pgczmq.net.reception import Arrival, Reception
+from pgczmq.net.reception import Reception
 from pgczmq.net.watchdog import watch
 from pgczmq.runlog import EventRecord, Sink, StepRecord
 
@@ -65,15 +65,12 @@ class Master:
     ) -> None:
         self._engine = engine
         self._hub = hub
-        self._compute = compute
+        self._combiner = Combiner(compute, hub.exchange, self._failed)
         self._aside = aside
         self._sink = sink
         self._heartbeat = heartbeat
         self._started_at = started_at
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
-        self._snapshot: Snapshot = compute.snapshot()
         self._params: wire.Params | None = None
-        self._held: dict[int, Arrival] = {}
         self._reception = Reception(
             engine,
             hub,
@@ -94,7 +91,6 @@ class Master:
         self._evaluations: set[asyncio.Task[None]] = set()
         self._loss: float | None = None
         self._steps = 0
-        self._updates = 0  # in the parameters; the compute thread's
         self._opened_at = self._applied_at = 0.0
 
     # ------------------------------------------------------------ life
@@ -115,7 +111,7 @@ class Master:
         finally:
             for task in self._tasks:
                 task.cancel()
-            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._combiner.close()
         return Ending(
             exit_code=finish.exit_code or (70 if self._unsaved else 0),
             reason="; ".join(filter(None, (finish.reason, self._unsaved))),
@@ -156,15 +152,19 @@ class Master:
         return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """A task that fails takes the run with it: nothing goes on half alive."""
         self._tasks.discard(task)
         self._evaluations.discard(task)
-        if self._finish is None or task.cancelled() or task.exception() is None:
+        if not task.cancelled() and task.exception() is not None:
+            self._failed(task.exception() or RuntimeError("unknown"))
+
+    def _failed(self, error: BaseException) -> None:
+        """A part that fails takes the run with it: nothing goes on half alive."""
+        if self._finish is None:
             return
         if self._finish.done():
-            log.error("the run was over already when this failed", exc_info=task.exception())
+            log.error("the run was over already when this failed", exc_info=error)
             return
-        self._finish.set_exception(task.exception() or RuntimeError("unknown"))
+        self._finish.set_exception(error)
 
     def _now(self) -> float:
         return time.monotonic() - self._started_at
@@ -231,18 +231,19 @@ class Master:
     def _do(self, command: events.Command) -> None:
         match command:
             case events.Use():
-                assert self._reception.incoming is not None
-                self._held[command.worker] = self._reception.incoming
+                self._combiner.hold(self._reception.take())
+                if command.fold:
+                    self._combiner.fold(command.step, command.worker)
             case events.Publish():
                 self._publish(command)
             case events.Send():
                 self._send_params(command.worker, self._hub.incarnation(command.worker))
             case events.Apply():
-                self._start(self._apply(command))
+                self._apply(command)
             case events.Note():
                 self._record(command.kind, command.text, command.worker, command.step)
             case events.Evaluate():
-                self._evaluations.add(self._start(self._aside.evaluate(command.step, self._snapshot)))
+                self._evaluations.add(self._start(self._evaluate(command.step)))
             case events.Checkpoint():
                 self._start(self._checkpoint(), name="checkpoint")
             case events.Finish():
@@ -283,48 +284,55 @@ class Master:
             batch_fraction=command.batch_fraction,
             **self._verdict(command.outcome.late),
         )
-        self._reception.published(command.step, self._now())
-        if command.step == 0:
+        if self._combiner.version.step == command.step:
+            self._broadcast()
+        else:
+            self._start(self._begin())
+
+    async def _begin(self) -> None:
+        await self._combiner.begin()
+        if self._engine.phase != "finished":
             self._opened_at = self._applied_at = self._now()
-        self._hub.publish(self._params, self._snapshot)
+            self._broadcast()
+
+    def _broadcast(self) -> None:
+        assert self._params is not None
+        self._reception.published(self._params.step, self._now())
+        self._hub.publish_params(self._params, self._combiner.version)
 
     def _send_params(self, worker: int, incarnation: str) -> None:
-        if self._params is not None and self._engine.phase == "open":
-            self._hub.send_bulk(worker, incarnation, self._params, self._snapshot)
-
-    async def _apply(self, command: events.Apply) -> None:
-        held = self._held
-        messages = [
-            (worker, weight, held[worker].frames[1].buffer, held[worker].frames[0].buffer)
-            for worker, weight in zip(command.weights.workers, command.weights.values, strict=True)
-            if weight != 0.0
-        ]
-        loop = asyncio.get_running_loop()
-        plan = Plan(command.closed.k, command.closed.batch_fraction)
-        update, snapshot = await loop.run_in_executor(self._thread, self._update, command.step, messages, plan)
-        if not update.finite:
-            for worker in update.culprits:
-                held.pop(worker, None)
-            self._feed(events.Spoiled(command.step, update.culprits, self._now()))
+        """Send the open step to one worker, beside the broadcast."""
+        version = self._combiner.version
+        if self._params is None or self._engine.phase != "open" or version.step != self._params.step:
             return
-        # Frames live until the update is applied, so that a culprit can be looked for; not a moment longer.
-        received = sum(len(frame) for arrival in held.values() for frame in arrival.frames)
-        self._held = {}
-        self._snapshot = snapshot
-        self._record_step(command.closed, update, received)
-        self._feed(events.Applied(command.step, self._now(), update.statistics))
+        if self._hub.exchange.way(incarnation) in version.sealed:
+            self._hub.send_params(worker, incarnation, self._params, version)
+        else:
+            self._start(self._send_another_way(worker, incarnation))
 
-    def _update(
-        self, step: int, messages: Sequence[tuple[int, float, Any, Any]], plan: Plan
-    ) -> tuple[Update, Snapshot]:
-        """On the compute thread."""
-        update = self._compute.apply(step, messages, plan)
-        if not update.finite:
-            return update, self._snapshot
-        self._updates = step + 1
-        return update, self._compute.snapshot()
+    async def _send_another_way(self, worker: int, incarnation: str) -> None:
+        """Nobody's payloads went this worker's way until now."""
+        version, way = self._combiner.version, self._hub.exchange.way(incarnation)
+        await self._combiner.add_ways(frozenset({way}))
+        if way in version.sealed:
+            self._send_params(worker, incarnation)
 
-    def _record_step(self, closed: events.ClosedStep, update: Update, received: int) -> None:
+    async def _evaluate(self, step: int) -> None:
+        await self._aside.evaluate(step, await self._combiner.snapshot())
+
+    def _apply(self, command: events.Apply) -> None:
+        received = self._combiner.held_bytes
+
+        def applied(update: Update, spent: Spent) -> None:
+            if not update.finite:
+                self._feed(events.Spoiled(command.step, update.culprits, self._now()))
+                return
+            self._record_step(command.closed, update, spent, received)
+            self._feed(events.Applied(command.step, self._now(), update.statistics))
+
+        self._combiner.apply(command, applied)
+
+    def _record_step(self, closed: events.ClosedStep, update: Update, spent: Spent, received: int) -> None:
         self._steps = closed.step + 1
         self._loss = closed.loss
         self._applied_at = self._now()
@@ -337,6 +345,7 @@ class Master:
                 bytes=received,
                 inner=seen.inner,
                 distance=seen.distance,
+                **vars(spent),
             )
         )
 
@@ -357,13 +366,8 @@ class Master:
         self._record("checkpoint", f"saved {name}", step=step)
 
     async def _save(self) -> tuple[int, str]:
-        loop = asyncio.get_running_loop()
-        step, captured = await loop.run_in_executor(self._thread, self._capture)
-        return step, await loop.run_in_executor(None, self._aside.write, captured)
-
-    def _capture(self) -> tuple[int, Any]:
-        """On the compute thread: a run stopped while an update is under way is saved with that update."""
-        return self._updates, self._aside.capture(self._updates)
+        step, captured = await self._combiner.capture(self._aside.capture)
+        return step, await asyncio.get_running_loop().run_in_executor(None, self._aside.write, captured)
 
     def _finished(self, command: events.Finish) -> None:
         self._record("finished", command.reason)

@@ -15,6 +15,7 @@ from pgczmq.errors import WireError
 from pgczmq.net import wire
 from pgczmq.net.compute import MasterCompute
 from pgczmq.net.hub import Hub, Peer
+from pgczmq.net.payload import Lease
 from pgczmq.runlog import EventRecord, LatencyRecord, Sink, WorkerRecord
 
 PUBLICATIONS_KEPT = 1000
@@ -25,7 +26,7 @@ class Arrival:
     """A message that just came or is held for the open step."""
 
     header: wire.Gradient
-    frames: Sequence[zmq.Frame]
+    payload: Lease | None  # None when it is late and written over, or a bare report
 
 
 class Reception:
@@ -34,7 +35,7 @@ class Reception:
     Args:
         engine: asked what is open; told everything through ``feed``.
         hub: knows who is who.
-        compute: tells what workers must agree on, and the sizes of messages.
+        compute: tells what workers must agree on.
         feed: hands an event to the engine and carries out its commands.
         send_open: sends the open step to a worker (number, incarnation) that asks for it.
         send_beat: sends a worker the master's heartbeat now.
@@ -57,8 +58,6 @@ class Reception:
         self._engine = engine
         self._hub = hub
         self._compute = compute
-        params, buffers = compute.snapshot()
-        self._sizes = [buffers.nbytes, params.nbytes]
         self._feed = feed
         self._send_open = send_open
         self._send_beat = send_beat
@@ -121,6 +120,7 @@ class Reception:
             self._hub.send_control(message.incarnation, wire.Rejected(reason=reason))
             self._feed(events.Left(message.worker, message.incarnation, "was not let in", self._now(), "left"))
             return
+        self._hub.exchange.agree(message.incarnation, message.payload)
         self._feed(events.Ready(message.worker, message.incarnation, self._now()))
         self._send_beat(message.worker, message.incarnation)  # it begins when it hears that it counts
 
@@ -153,7 +153,8 @@ class Reception:
 
     def _on_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
         try:
-            self._check_gradient(header, frames)
+            self._check_gradient(header)
+            arrival = Arrival(header, self._payload(header, frames))
         except WireError as error:
             refused = wire.Refused(step=header.step, reason=str(error), **self._hub.mine)
             self._hub.send_control(header.incarnation, refused)
@@ -162,7 +163,7 @@ class Reception:
         engine = self._engine
         in_time = engine.phase == "open" and header.step == engine.open_step and header.norm is not None
         known = engine.messages
-        self.incoming = Arrival(header, frames)
+        self.incoming = arrival
         self._feed(
             events.Arrived(
                 header.worker,
@@ -174,14 +175,29 @@ class Reception:
                 at,
             )
         )
+        if self.incoming is not None and arrival.payload is not None:
+            arrival.payload.release()  # nobody took it
         self.incoming = None
         if engine.messages > known:
             self._record_latency(header, at, "open" if in_time else "late")
 
-    def _check_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
-        """Whether a gradient is of this model and of partitions that its sender holds; WireError otherwise."""
-        if header.norm is not None:
-            wire.check_payload(frames, self._sizes)
+    def _payload(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> Lease | None:
+        """What comes with a header; None for a bare report, or a late answer that is written over already."""
+        if header.norm is None:
+            return None
+        payload = self._hub.exchange.lease(header.incarnation, header, frames)
+        if payload is None and header.step == self._engine.open_step and header.worker not in self._engine.arrived:
+            raise WireError(f"the gradient of step {header.step} is not where its header says")
+        return payload
+
+    def take(self) -> Arrival:
+        """The message that just arrived is the taker's from now on, to be released."""
+        arrival, self.incoming = self.incoming, None
+        assert arrival is not None and arrival.payload is not None
+        return arrival
+
+    def _check_gradient(self, header: wire.Gradient) -> None:
+        """Whether a gradient is of partitions that its sender holds; WireError otherwise."""
         held = self._hub.assignment(header.worker).held
         if len(header.ages) > len(held) or (header.norm is not None and len(header.ages) != len(held)):
             raise WireError(f"a gradient of worker {header.worker} has {len(held)} ages: got {len(header.ages)}")

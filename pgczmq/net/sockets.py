@@ -76,6 +76,12 @@ class Sockets:
         socket = self._make(zmq.PUB, _BULK_HEARTBEAT, high_water_mark=mark)
         return socket, _bind(socket, bind, port)
 
+    def local_broadcast(self, name: str, port: int) -> zmq.asyncio.Socket:
+        """Headers alone to workers on this host."""
+        socket = self._make(zmq.PUB, {}, high_water_mark=1000)
+        listen_here(socket, name, port)
+        return socket
+
     def control_dealer(self, endpoint: str, identity: str) -> zmq.asyncio.Socket:
         """A worker's end of the control socket."""
         socket = self._make(zmq.DEALER, _HEARTBEAT | {zmq.IMMEDIATE: 1}, high_water_mark=1000)
@@ -115,8 +121,15 @@ def send_now(socket: zmq.asyncio.Socket, frames: Sequence[Any]) -> BaseException
     return future.exception()
 
 
+def listen_here(socket: zmq.asyncio.Socket, name: str, port: int) -> None:
+    """Listen at a name of this host, too."""
+    socket.bind(endpoint(name, port))
+
+
 def endpoint(host: str, port: int) -> str:
-    """tcp://host:port, with brackets round an IPv6 address."""
+    """tcp://host:port, with brackets round an IPv6 address; where the host is ipc://@name, that name and the port."""
+    if host.startswith("ipc://"):
+        return f"{host}-{port}"
     host = host.strip("[]")
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
@@ -133,7 +146,7 @@ def _bind(socket: zmq.asyncio.Socket, host: str, port: int) -> int:
             )
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror}. {advice}") from None
     last = socket.getsockopt_string(zmq.LAST_ENDPOINT)
-    return int(last.rpartition(":")[2])
+    return port or int(last.rpartition(":")[2])
 
 
 def _connect(socket: zmq.asyncio.Socket, address: str, identity: str) -> zmq.asyncio.Socket:

@@ -1,57 +1,68 @@
 """The messages: one msgpack map of plain scalars as header, validated on arrival; tensors are raw frames behind it.
 
 control:    worker -> Hello, Prepared, Heartbeat, Leaving     master -> Welcome, Rejected, Beat, Refused, Bye
-gradients:  worker -> Gradient (+ buffers, gradient), Pull     master -> Params (+ buffers, params)
-broadcast:  master -> Beacon, Params (+ buffers, params)
+gradients:  worker -> Gradient (+ payload), Pull               master -> Params (+ payload)
+broadcast:  master -> Beacon, Params (+ payload)
 metrics:    master -> Metrics
+
+A payload is one frame, vector and packed buffers; or it is in shared memory, and the header names the ``block``.
 
 ``run`` is the run's id, ``master`` and ``incarnation`` one life of the master's and of a worker's process.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+import msgspec
+from msgspec import Meta
 
 from pgczmq.errors import WireError
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised with every change of what a message may hold: peers refuse keys that they do not know."""
 HEADER_BYTES_AT_MOST = 4 * 2**20
 DROPPED_AT_MOST = 1000
 """Of the steps that a worker gave up between two answers, the last so many are told."""
 
-_Number = Annotated[float, Field(allow_inf_nan=False)]
-_Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-_Natural = Annotated[int, Field(ge=0)]
+_LARGEST = 1e300  # neither infinite nor NaN
+_Number = Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST)]
+_Seconds = Annotated[float, Meta(ge=0, le=_LARGEST)]
+_Natural = Annotated[int, Meta(ge=0)]
+_Text = Annotated[str, Meta(max_length=255)]
 
 
-class Header(BaseModel):
-    """Base of all messages; ``v`` is the protocol's version."""
+class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
+    """Base of all messages; ``v`` is the protocol's version, which ``pack`` fills in and nobody may leave out."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+    v: int = 0
 
-    v: int = PROTOCOL
+    @property
+    def type(self) -> str:
+        """What kind of message it is."""
+        return str(self.__struct_config__.tag)
 
 
-class Hello(Header):
+class Hello(Header, frozen=True, kw_only=True, tag="hello"):
     """A worker wants to join; ``worker`` is None for the lowest free number, ``run`` None for any run."""
 
-    type: Literal["hello"] = "hello"
     worker: int | None
-    incarnation: str = Field(min_length=1, max_length=64)
-    run: str | None = Field(default=None, max_length=255)
-    package: str = Field(max_length=255)
-    host: str = Field(max_length=255)
+    incarnation: Annotated[str, Meta(min_length=1, max_length=64)]
+    run: _Text | None = None
+    package: _Text
+    host: _Text
     pid: int
 
 
-class Welcome(Header):
-    """The master takes the worker, and this is what it is to do."""
+class Welcome(Header, frozen=True, kw_only=True, tag="welcome"):
+    """The master takes the worker, and this is what it is to do.
 
-    type: Literal["welcome"] = "welcome"
+    ``process`` is the master's where memory can be shared with workers of its host, else None. Then ``card`` is the
+    descriptor of what it shows there and ``nonce`` what that says, ``block`` the descriptor of the memory for this
+    worker's gradients, and headers of shared payloads go over sockets of this host that begin with ``local``.
+    """
+
     run: str
     master: str
     worker: int
@@ -61,17 +72,22 @@ class Welcome(Header):
     metrics_port: int
     held: list[int]
     coefficients: list[float]
-    payload: Literal["tcp"] = "tcp"
+    payload: Literal["auto", "shm", "tcp"]
+    wire_dtype: Literal["float32", "bfloat16"]
+    process: int | None = None
+    card: int = -1
+    nonce: str = ""
+    block: int = -1
+    local: str = ""
 
 
-class Rejected(Header):
+class Rejected(Header, frozen=True, kw_only=True, tag="rejected"):
     """The master does not take the worker."""
 
-    type: Literal["rejected"] = "rejected"
     reason: str
 
 
-class FromWorker(Header):
+class FromWorker(Header, frozen=True, kw_only=True):
     """What every message of an admitted worker carries."""
 
     run: str
@@ -80,36 +96,34 @@ class FromWorker(Header):
     incarnation: str
 
 
-class FromMaster(Header):
+class FromMaster(Header, frozen=True, kw_only=True):
     """What every message to admitted workers carries."""
 
     run: str
     master: str
 
 
-class Prepared(FromWorker):
+class Prepared(FromWorker, frozen=True, kw_only=True, tag="prepared"):
     """The worker has built its model, holds its data and has heard the beacon: it is ready."""
 
-    type: Literal["prepared"] = "prepared"
     fingerprint: dict[str, str]
+    payload: Literal["shm", "tcp"]
 
 
-class Heartbeat(FromWorker):
+class Heartbeat(FromWorker, frozen=True, kw_only=True, tag="heartbeat"):
     """The worker lives, and what it is doing."""
 
-    type: Literal["heartbeat"] = "heartbeat"
     state: str
     step: int
 
 
-class Leaving(FromWorker):
+class Leaving(FromWorker, frozen=True, kw_only=True, tag="leaving"):
     """The worker is about to go."""
 
-    type: Literal["leaving"] = "leaving"
     reason: str
 
 
-class Gradient(FromWorker):
+class Gradient(FromWorker, frozen=True, kw_only=True, tag="gradient"):
     """An answer to a step; ``norm`` None is a bare report, without frames.
 
     ``fresh`` are the partitions evaluated at this step and ``losses`` their mean losses; durations in seconds.
@@ -118,25 +132,27 @@ class Gradient(FromWorker):
     ``dropped_evaluated`` how many of ``dropped_evaluations`` are its own, those of the first one first.
     """
 
-    type: Literal["gradient"] = "gradient"
-    step: int = Field(ge=0)
+    step: _Natural
     ages: list[_Natural]
     fresh: list[int]
     losses: list[float]
     norm: float | None
+    block: int | None = None
     wait: _Seconds
     compute: _Seconds
     delay: _Seconds
     received_at: _Number | None = None
     evaluations: list[_Seconds] = []
-    dropped: list[_Natural] = Field(default=[], max_length=DROPPED_AT_MOST)
+    dropped: Annotated[list[_Natural], Meta(max_length=DROPPED_AT_MOST)] = []
     dropped_received_at: list[_Number] = []
     dropped_delay: list[_Seconds] = []
     dropped_evaluated: list[_Natural] = []
     dropped_evaluations: list[_Seconds] = []
 
-    @model_validator(mode="after")
-    def _dropped_are_of_one_piece(self) -> Self:
+    def __post_init__(self) -> None:
+        """What a type cannot say: the lists about dropped steps are of one piece."""
+        if not self.dropped and not self.dropped_evaluations:
+            return
         steps = [*self.dropped, self.step]
         if any(earlier >= later for earlier, later in pairwise(steps)):
             raise ValueError("dropped steps come in order and before the step itself")
@@ -145,22 +161,17 @@ class Gradient(FromWorker):
         evaluated = self.dropped_evaluated
         if len(evaluated) != len(self.dropped) or sum(evaluated) != len(self.dropped_evaluations):
             raise ValueError("every dropped step has as many dropped_evaluations as dropped_evaluated says")
-        return self
 
 
-class Pull(FromWorker):
+class Pull(FromWorker, frozen=True, kw_only=True, tag="pull"):
     """The worker has nothing to do and wants the parameters of the open step."""
 
-    type: Literal["pull"] = "pull"
 
-
-class Beacon(FromMaster):
+class Beacon(FromMaster, frozen=True, kw_only=True, tag="beacon"):
     """Nothing but a sign that the broadcast arrives."""
 
-    type: Literal["beacon"] = "beacon"
 
-
-class Verdict(FromMaster):
+class Verdict(FromMaster, frozen=True, kw_only=True):
     """What became of the last closed step's messages; ``late`` are [worker, step] pairs."""
 
     closed_step: int = -1
@@ -169,47 +180,43 @@ class Verdict(FromMaster):
     late: list[list[int]] = []
 
 
-class Params(Verdict):
+class Params(Verdict, frozen=True, kw_only=True, tag="params"):
     """The parameters of a step."""
 
-    type: Literal["params"] = "params"
-    step: int = Field(ge=0)
+    step: _Natural
     k: int
     batch_fraction: float
+    block: int | None = None
 
 
-class Beat(Verdict):
+class Beat(Verdict, frozen=True, kw_only=True, tag="beat"):
     """The master's heartbeat: the open step (-1 before the first) and whose answers are in.
 
     ``ready`` says whether the worker that it is sent to has been heard to be prepared.
     """
 
-    type: Literal["beat"] = "beat"
     ready: bool
     open_step: int
     arrived: list[int]
 
 
-class Refused(FromMaster):
+class Refused(FromMaster, frozen=True, kw_only=True, tag="refused"):
     """A gradient was not taken and must not be sent again."""
 
-    type: Literal["refused"] = "refused"
     step: int
     reason: str
 
 
-class Bye(FromMaster):
+class Bye(FromMaster, frozen=True, kw_only=True, tag="bye"):
     """The run is over."""
 
-    type: Literal["bye"] = "bye"
     exit: int
     reason: str
 
 
-class Metrics(FromMaster):
+class Metrics(FromMaster, frozen=True, kw_only=True, tag="metrics"):
     """A whole small picture of the run for viewers; never a difference to the one before."""
 
-    type: Literal["metrics"] = "metrics"
     step: int
     steps: int
     loss: float | None
@@ -217,16 +224,17 @@ class Metrics(FromMaster):
     late_fraction: float
 
 
+Message = TypeVar("Message", bound=Header)
 ToMaster = Hello | Prepared | Heartbeat | Leaving | Gradient | Pull
 ToWorker = Welcome | Rejected | Beacon | Params | Beat | Refused | Bye
-_TO_MASTER: TypeAdapter[ToMaster] = TypeAdapter(Annotated[ToMaster, Field(discriminator="type")])
-_TO_WORKER: TypeAdapter[ToWorker] = TypeAdapter(Annotated[ToWorker, Field(discriminator="type")])
+_TO_MASTER = msgspec.msgpack.Decoder(ToMaster)
+_TO_WORKER = msgspec.msgpack.Decoder(ToWorker)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=float)  # of NumPy's numbers, X13
 
 
 def pack(message: Header) -> bytes:
     """The header frame of a message."""
-    packed: bytes = msgpack.packb(message.model_dump())
-    return packed
+    return _ENCODER.encode(msgspec.structs.replace(message, v=PROTOCOL))
 
 
 class OtherVersion(WireError):
@@ -239,34 +247,36 @@ def to_master(frame: bytes | memoryview) -> ToMaster:
     Raises:
         WireError: it is not a message of this protocol version; says what is wrong with it.
     """
-    message: ToMaster = _validated(_TO_MASTER, frame)
-    return message
+    return _decoded(_TO_MASTER, frame)
 
 
 def to_worker(frame: bytes | memoryview) -> ToWorker:
     """What a master sent; errors as ``to_master``."""
     try:
-        message: ToWorker = _validated(_TO_WORKER, frame)
+        return _decoded(_TO_WORKER, frame)
     except OtherVersion:
         table = unpack(frame)
         kinds = [type(table.get(key)) for key in ("v", "reason")]
         if table.get("type") != "rejected" or kinds != [int, str]:
             raise
         return Rejected(reason=table["reason"])  # understood in any version: it is how one is told of the other
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[Message], frame: bytes | memoryview) -> Message:
+    if len(frame) > HEADER_BYTES_AT_MOST:
+        raise WireError(f"a header has at most {HEADER_BYTES_AT_MOST} bytes: got {len(frame)}")
+    try:
+        message = decoder.decode(frame)
+    except (msgspec.DecodeError, RecursionError) as error:
+        _check_version(unpack(frame).get("v"))
+        raise WireError(f"not a message of this protocol: {error}") from None
+    _check_version(message.v)
     return message
 
 
-def _validated(adapter: TypeAdapter[Any], frame: bytes | memoryview) -> Any:
-    table = unpack(frame)
-    version = table.get("v")
-    if version != PROTOCOL:
+def _check_version(version: Any) -> None:
+    if version != PROTOCOL or isinstance(version, bool):
         raise OtherVersion(f"the peer speaks protocol version {version!r}, this program version {PROTOCOL}")
-    try:
-        return adapter.validate_python(table)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise WireError(f"not a message of this protocol: {where or 'header'}: {first['msg']}") from None
 
 
 def unpack(frame: bytes | memoryview) -> Mapping[str, Any]:
@@ -284,14 +294,3 @@ def unpack(frame: bytes | memoryview) -> Mapping[str, Any]:
     if not isinstance(table, dict):
         raise WireError(f"the header is not a map but {type(table).__name__}")
     return table
-
-
-def check_payload(frames: Sequence[Any], sizes: Sequence[int]) -> None:
-    """Whether the frames behind a header have the sizes, in bytes, that they must have.
-
-    Raises:
-        WireError: they do not.
-    """
-    given = [len(frame) for frame in frames]
-    if given != list(sizes):
-        raise WireError(f"the frames behind the header must have {list(sizes)} bytes: got {given}")

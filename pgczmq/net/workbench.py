@@ -9,9 +9,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import zmq
 import zmq.asyncio
@@ -19,7 +18,10 @@ import zmq.asyncio
 from pgczmq.core import pipeline
 from pgczmq.core.pipeline import Pipeline
 from pgczmq.net import wire
+from pgczmq.net.beside import Beside
 from pgczmq.net.compute import WorkerCompute
+from pgczmq.net.payload import Lease, Sealed
+from pgczmq.net.ways import Ends
 
 log = logging.getLogger("pgczmq.worker")
 
@@ -51,7 +53,7 @@ class _Sent:
 
     step: int
     frames: Sequence[Any]
-    tracker: zmq.MessageTracker | None = None
+    has_left: Callable[[], bool]
     beats: int = 0
 
 
@@ -77,14 +79,23 @@ class _Clock:
         return seconds
 
 
+@dataclass(frozen=True)
+class _Params:
+    """The parameters of a step, as long as the lease holds."""
+
+    step: int
+    lease: Lease
+
+
 class Workbench:
     """The steps of one worker, from the moment it is prepared.
 
     Args:
         prepared: compute and pipeline.
         mine: what all its messages carry: run, master, worker, incarnation.
+        ends: how payloads come and go.
         gradients: the socket for answers and pulls.
-        thread: where compute runs, one call at a time.
+        beside: where compute runs.
         start: runs a coroutine beside the others.
     """
 
@@ -93,24 +104,28 @@ class Workbench:
         prepared: Prepared,
         mine: dict[str, Any],
         *,
+        ends: Ends,
         gradients: zmq.asyncio.Socket,
-        thread: Executor,
+        beside: Beside,
         start: Start,
     ) -> None:
         self._compute: WorkerCompute = prepared.compute
         self._pipeline: Pipeline = prepared.pipeline
         self._mine = mine
+        self._ends = ends
         self._gradients = gradients
-        self._thread = thread
+        self._beside = beside
         self._start = start
         self._beats_since_pull = 0
         self._sent: _Sent | None = None
         self._loaded = -1
-        self._params: tuple[wire.Params, Sequence[zmq.Frame]] | None = None
-        self._in_hand: tuple[wire.Params, Sequence[zmq.Frame]] | None = None
+        self._newest: _Params | None = None
+        self._in_hand: _Params | None = None
         self._received_at = 0.0
         self._clock: _Clock | None = None  # of the step in hand
         self._dropped: deque[_Clock] = deque(maxlen=wire.DROPPED_AT_MOST)
+        self._queue: deque[tuple[pipeline.WorkerEvent, float]] = deque()
+        self._busy = False
         self.state = "idle"
 
     @property
@@ -124,10 +139,16 @@ class Workbench:
         """Parameters came, broadcast or pulled; the sizes are right."""
         self._beats_since_pull = BEATS_BETWEEN_PULLS  # whatever was pulled is here
         at = time.monotonic()
-        if self._params is None or message.step > self._params[0].step:
-            if self._params is not None and self._params[0].step > self._pipeline.step:
-                self._dropped.append(_Clock(self._params[0].step, self._received_at, 0.0, at))
-            self._params = (message, frames)
+        newest = self._newest
+        if newest is None or message.step > newest.step:
+            lease = self._ends.incoming.lease(message.step, message.block, frames)
+            if lease is None:
+                return  # written over: newer ones are on their way
+            if newest is not None and newest.step > self._pipeline.step:
+                self._dropped.append(_Clock(newest.step, self._received_at, 0.0, at))
+            if newest is not None and newest is not self._in_hand:
+                newest.lease.release()
+            self._newest = _Params(message.step, lease)
             self._received_at = at
         self._feed(pipeline.Published(message.step, message.batch_fraction), at)
 
@@ -140,7 +161,7 @@ class Workbench:
         if self._pipeline.is_behind and (was_behind or behind_by > 1) and self._beats_since_pull > BEATS_BETWEEN_PULLS:
             log.info("pulling step %d: its broadcast did not come", beat.open_step)
             self._beats_since_pull = 0
-            self._start(self._send_header(wire.Pull(**self._mine)))
+            self._send([wire.pack(wire.Pull(**self._mine))])
         self._send_again_if_lost(beat)
 
     def take_refusal(self, message: wire.Refused) -> None:
@@ -156,37 +177,59 @@ class Workbench:
             self._sent = None
         if sent is None or sent.step != beat.open_step or self._mine["worker"] in beat.arrived:
             return
-        if sent.tracker is not None and sent.tracker.done:
+        if sent.has_left():
             sent.beats += 1
         if sent.beats >= BEATS_BEFORE_RESEND:
             log.info("sending the answer to step %d again", sent.step)
-            sent.beats, sent.tracker = 0, None
-            self._start(self._send_answer(sent))
+            self._send_answer(sent.step, sent.frames)
 
-    async def _send_header(self, message: wire.Header) -> None:
-        await self._gradients.send_multipart([wire.pack(message)])
+    def _send_answer(self, step: int, frames: Sequence[Any]) -> None:
+        sending = self._send(frames)
+        self._sent = _Sent(step, frames, lambda: sending.done() and sending.result().done)
 
-    async def _send_answer(self, sent: _Sent) -> None:
-        sent.tracker = await self._gradients.send_multipart(sent.frames, copy=False, track=True)
+    def _send(self, frames: Sequence[Any]) -> asyncio.Future[zmq.MessageTracker]:
+        """Send now, or as soon as the master can be reached."""
+        sending = cast(
+            "asyncio.Future[zmq.MessageTracker]", self._gradients.send_multipart(frames, copy=False, track=True)
+        )
+        if not sending.done():
+            self._start(_wait(sending))
+        return sending
 
     # ------------------------------------------------------------ what the pipeline wants
 
     def _feed(self, event: pipeline.WorkerEvent, at: float) -> None:
-        for command in self._pipeline.handle(event):
-            match command:
-                case pipeline.EvaluatePlace():
-                    self._take_in_hand(command.step, at)
-                    self._start(self._evaluate(command))
-                case pipeline.Delay():
-                    self.state = "delayed"
-                    self._start(self._sleep(command))
-                case pipeline.Answer():
-                    self._start(self._answer(command, self._put_down()))
-                case pipeline.Report():
-                    self._start(self._send_header(self._header(command, self._put_down(), None)))
-        if self._pipeline.idle:
-            self.state = "idle"
-            self._give_up(at)
+        """Hand an event to the pipeline and carry out its commands; events they cause come after them."""
+        self._queue.append((event, at))
+        if self._busy:
+            return
+        self._busy = True
+        try:
+            while self._queue:
+                event, at = self._queue.popleft()
+                for command in self._pipeline.handle(event):
+                    self._do(command, at)
+                if self._pipeline.idle:
+                    self.state = "idle"
+                    self._put_away()
+                    self._give_up(at)
+        finally:
+            self._busy = False
+
+    def _do(self, command: pipeline.WorkerCommand, at: float) -> None:
+        if isinstance(command, pipeline.EvaluatePlace):
+            self._take_in_hand(command.step, at)
+            self._evaluate(command)
+            return
+        self._put_away()
+        match command:
+            case pipeline.Delay():
+                self.state = "delayed"
+                self._start(self._sleep(command))
+            case pipeline.Answer():
+                self._answer(command, self._put_down())
+            case pipeline.Report():
+                self._send([wire.pack(self._header(command, self._put_down()))])
 
     async def _sleep(self, command: pipeline.Delay) -> None:
         await asyncio.sleep(command.seconds)
@@ -197,9 +240,10 @@ class Workbench:
 
     def _take_in_hand(self, step: int, at: float) -> None:
         """A step begins with the newest parameters there are; later ones must not replace them half-way."""
-        assert self._params is not None
-        if self._in_hand is None or self._in_hand[0].step != step:
-            self._in_hand = self._params
+        assert self._newest is not None
+        if self._in_hand is None or self._in_hand.step != step:
+            self._put_away()
+            self._in_hand = self._newest
             self._give_up(at)
             self._clock = _Clock(step, self._received_at, at - self._received_at, at)
         self.state = "computing"
@@ -217,39 +261,76 @@ class Workbench:
         clock, self._clock = self._clock, None
         return clock
 
-    async def _evaluate(self, command: pipeline.EvaluatePlace) -> None:
-        assert self._in_hand is not None and self._in_hand[0].step == command.step
-        frames = self._in_hand[1]
-        loop = asyncio.get_running_loop()
-        loss = await loop.run_in_executor(self._thread, self._compute_place, command, frames)
+    def _put_away(self) -> None:
+        """The parameters in hand are not read any more."""
+        if self._in_hand is not None:
+            self._in_hand.lease.release()
+
+    def _evaluate(self, command: pipeline.EvaluatePlace) -> None:
+        assert self._in_hand is not None and self._in_hand.step == command.step
+        lease, upcoming = self._in_hand.lease, self._pipeline.upcoming()
+        self._beside.call("evaluate", self._evaluated, self._compute_place, command, upcoming, lease)
+
+    def _evaluated(self, loss: float | None) -> None:
         at = time.monotonic()
         assert self._clock is not None
         self._clock.evaluations.append(self._clock.lap(at))
-        self._feed(pipeline.Evaluated(loss), at)
+        if loss is None:
+            log.info("the parameters of step %d were taken back: evaluated for nothing", self._clock.step)
+        self._feed(pipeline.Lost() if loss is None else pipeline.Evaluated(loss), at)
 
-    def _compute_place(self, command: pipeline.EvaluatePlace, frames: Sequence[zmq.Frame]) -> float:
-        """On the compute thread: take over the step's parameters once, then evaluate."""
-        if self._loaded != command.step:
-            self._compute.load(frames[1].buffer, frames[0].buffer)
-            self._loaded = command.step
-        return self._compute.evaluate(command.step, command.place, command.batch_fraction)
+    def _compute_place(
+        self, command: pipeline.EvaluatePlace, upcoming: pipeline.EvaluatePlace | None, lease: Lease
+    ) -> float | None:
+        """On the compute thread: evaluate at the step's parameters; None when they were taken back meanwhile."""
+        compute, memory = self._compute, lease.memory
+        try:
+            if self._loaded != command.step:
+                compute.load(*self._ends.size.split(memory))
+                self._loaded = command.step
+            room, _ = self._ends.size.split(self._ends.outgoing.room())
+            if upcoming is not None:
+                compute.prefetch(upcoming.step, upcoming.place, upcoming.batch_fraction)
+            loss = compute.evaluate(command.step, command.place, command.batch_fraction, room)
+        except Exception:
+            if lease.holds():
+                raise
+        else:
+            if lease.holds():
+                return loss
+        compute.forget(command.place)
+        return None
 
-    async def _answer(self, command: pipeline.Answer, clock: _Clock) -> None:
+    def _answer(self, command: pipeline.Answer, clock: _Clock) -> None:
         begun = time.monotonic()
-        gradient, norm, buffers = await asyncio.get_running_loop().run_in_executor(self._thread, self._compute.encode)
-        clock.encoding = time.monotonic() - begun
-        header = self._header(command, clock, norm)
-        sent = _Sent(command.step, [wire.pack(header), buffers, gradient])
-        self._sent = sent
-        await self._send_answer(sent)
 
-    def _header(self, command: pipeline.Answer | pipeline.Report, clock: _Clock, norm: float | None) -> wire.Gradient:
+        def answer(encoded: tuple[float, Sealed]) -> None:
+            norm, sealed = encoded
+            clock.encoding = time.monotonic() - begun
+            header = self._header(command, clock, norm, sealed.block)
+            self._send_answer(command.step, [wire.pack(header), *sealed.frames])
+
+        self._beside.call("encode", answer, self._encode, command.step)
+
+    def _encode(self, step: int) -> tuple[float, Sealed]:
+        """On the compute thread."""
+        norm = self._compute.encode(*self._ends.size.split(self._ends.outgoing.room()))
+        return norm, self._ends.outgoing.seal(step)
+
+    def _header(
+        self,
+        command: pipeline.Answer | pipeline.Report,
+        clock: _Clock,
+        norm: float | None = None,
+        block: int | None = None,
+    ) -> wire.Gradient:
         return wire.Gradient(
             step=command.step,
             ages=list(command.ages),
             fresh=[partition for partition, _ in command.losses],
             losses=[loss for _, loss in command.losses],
             norm=norm,
+            block=block,
             wait=clock.wait,
             compute=sum(clock.evaluations) + clock.encoding,
             delay=clock.delay,
@@ -261,6 +342,8 @@ class Workbench:
 
     def _told_dropped(self, step: int) -> dict[str, Any]:
         """What was given up between the answer before and this step, once; what came later is for the next answer."""
+        if not self._dropped:
+            return {}
         earlier = {clock.step: clock for clock in self._dropped if clock.step < step}
         later = [clock for clock in self._dropped if clock.step >= step]
         self._dropped.clear()
@@ -273,3 +356,7 @@ class Workbench:
             "dropped_evaluated": [len(clock.evaluations) for clock in told],
             "dropped_evaluations": [seconds for clock in told for seconds in clock.evaluations],
         }
+
+
+async def _wait(sending: asyncio.Future[zmq.MessageTracker]) -> None:
+    await sending

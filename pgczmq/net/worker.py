@@ -13,7 +13,6 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import zmq
@@ -22,8 +21,10 @@ import zmq.asyncio
 from pgczmq import __version__
 from pgczmq.errors import JoinRefused, MasterUnreachable, WireError
 from pgczmq.net import wire
+from pgczmq.net.beside import Beside
 from pgczmq.net.sockets import Sockets, endpoint, send_now
 from pgczmq.net.watchdog import watch
+from pgczmq.net.ways import choose, ends
 from pgczmq.net.workbench import Prepared, Workbench
 
 log = logging.getLogger("pgczmq.worker")
@@ -59,7 +60,7 @@ class Worker:
         self._prepare = prepare
         self._patience = patience
         self._incarnation = uuid.uuid4().hex[:16]
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
+        self._beside = Beside(self._failed)
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard_at = self._looked_at = time.monotonic()
         self._prepared: Prepared | None = None
@@ -91,7 +92,7 @@ class Worker:
         finally:
             for task in self._tasks:
                 task.cancel()
-            self._thread.shutdown(wait=False, cancel_futures=True)
+            self._beside.close()
 
     def leave(self, reason: str, exit_code: int = 0) -> None:
         """Tell the master that this worker is about to go, and end ``run``."""
@@ -104,11 +105,15 @@ class Worker:
         """Everything after the welcome."""
         welcome = await self._welcome
         log.info("worker %d joined run %s", welcome.worker, welcome.run)
+        self._way = choose(welcome)
         beating = self._start(self._beat(1.0))
-        prepared = await asyncio.get_running_loop().run_in_executor(self._thread, self._prepare, welcome)
+        prepared = await self._beside.run("prepare", self._prepare, welcome)
         beating.cancel()
-        self._fingerprint = dict(prepared.compute.fingerprint)
-        self._sizes = [prepared.compute.buffer_bytes, 4 * prepared.compute.parameter_count]
+        compute = prepared.compute
+        self._fingerprint = dict(compute.fingerprint)
+        self._ends = ends(
+            welcome, self._way, parameter_count=compute.parameter_count, buffer_bytes=compute.buffer_bytes
+        )
         self._open_bulk(welcome)
         self._start(self._beat(prepared.heartbeat))
         await self._beacon.wait()
@@ -116,13 +121,15 @@ class Worker:
         self._say_prepared()
 
     def _say_prepared(self) -> None:
-        self._send_control(wire.Prepared(fingerprint=self._fingerprint, **self._mine))
+        self._send_control(wire.Prepared(fingerprint=self._fingerprint, payload=self._way, **self._mine))
 
     def _open_bulk(self, welcome: wire.Welcome) -> None:
-        gradients = endpoint(self._host, welcome.gradients_port)
+        host = self._host if self._way == "tcp" else welcome.local
+        gradients = endpoint(host, welcome.gradients_port)
+        broadcast = endpoint(host, welcome.params_port)
         name = f"{welcome.worker}:{self._incarnation}"
-        self._gradients = self._sockets.bulk_dealer(gradients, name, sum(self._sizes))
-        self._params_socket = self._sockets.subscriber(endpoint(self._host, welcome.params_port), sum(self._sizes))
+        self._gradients = self._sockets.bulk_dealer(gradients, name, self._ends.size.total)
+        self._params_socket = self._sockets.subscriber(broadcast, self._ends.size.total)
         self._start(self._read(self._gradients, self._on_bulk))
         self._start(self._read(self._params_socket, self._on_bulk))
         self._start(watch(lambda seconds: log.warning("the event loop was blocked for %.2f s", seconds)))
@@ -135,8 +142,12 @@ class Worker:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None and not self._bye.done():
-            self._bye.set_exception(task.exception() or RuntimeError("unknown"))
+        if not task.cancelled() and task.exception() is not None:
+            self._failed(task.exception() or RuntimeError("unknown"))
+
+    def _failed(self, error: BaseException) -> None:
+        if not self._bye.done():
+            self._bye.set_exception(error)
 
     # ------------------------------------------------------------ what comes in
 
@@ -189,7 +200,7 @@ class Worker:
                 self._say_prepared()
                 return
             self._bench = Workbench(
-                prepared, self._mine, gradients=self._gradients, thread=self._thread, start=self._start
+                prepared, self._mine, ends=self._ends, gradients=self._gradients, beside=self._beside, start=self._start
             )
             if self._early is not None:
                 self._bench.take_params(*self._early)
@@ -210,7 +221,6 @@ class Worker:
     def _on_bulk(self, message: wire.ToWorker, frames: Sequence[zmq.Frame]) -> None:
         match message:
             case wire.Params():
-                wire.check_payload(frames, self._sizes)
                 self._beacon.set()  # as good as one
                 if self._bench is None:
                     self._early = (message, frames)

@@ -1,0 +1,145 @@
+"""What the master computes beside its event loop: gradients in, the next version of the parameters out.
+
+Arrivals that are sure to have one weight are added up while others are waited for.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from pgczmq.core import events
+from pgczmq.core.policies import Plan
+from pgczmq.core.values import value
+from pgczmq.net.beside import Beside
+from pgczmq.net.compute import Buffer, MasterCompute, Memory, Snapshot, Update
+from pgczmq.net.exchange import Exchange, Version
+from pgczmq.net.payload import Lease, Way
+from pgczmq.net.reception import Arrival
+
+FOLD_TOGETHER = 4
+"""Arrivals that are added up in one pass while others are waited for: fewer would cost more passes over the sum."""
+
+
+@value
+class _Held:
+    """A message that counts, as it is combined."""
+
+    lease: Lease
+    gradient: Memory
+    buffers: Memory
+
+
+@value
+class Spent:
+    """Seconds that an update took; as in ``runlog.StepRecord``."""
+
+    combining: float
+    updating: float
+    writing: float
+
+
+class Combiner:
+    """The messages of the open step, and the parameters that come of them.
+
+    Args:
+        compute: holds the parameters.
+        exchange: knows payloads.
+        failed: told when computing fails.
+
+    Attributes:
+        version: the parameters of the open step as they are sent; of step -1 before there is one.
+        held: messages that count for the open step, until it is applied: a culprit may have to be looked for.
+        held_bytes: the size of their payloads.
+    """
+
+    def __init__(self, compute: MasterCompute, exchange: Exchange, failed: Callable[[BaseException], None]) -> None:
+        self._compute = compute
+        self._exchange = exchange
+        self._beside = Beside(failed)
+        self._unfolded: list[tuple[int, Buffer]] = []
+        self._updates = 0  # in the parameters; the compute thread's
+        self.version = Version(-1, {})
+        self.held: dict[int, _Held] = {}
+        self.held_bytes = 0
+
+    def close(self) -> None:
+        """Nothing more is computed than what has begun; senders may have their memory back."""
+        self._beside.close()
+        self._release_all()
+
+    async def capture(self, capture: Callable[[int], Any]) -> tuple[int, Any]:
+        """Updates made, and what ``capture`` takes of them: a run stopped during an update is saved with it."""
+        return await self._beside.run("capture", lambda: (self._updates, capture(self._updates)))
+
+    async def snapshot(self) -> Snapshot:
+        """The parameters after the update before, or during, which this is called."""
+        return await self._beside.run("snapshot", self._compute.snapshot)
+
+    async def add_ways(self, ways: frozenset[Way]) -> None:
+        """Write the open step's parameters also for workers whose payloads go these ways."""
+        version = self.version
+
+        def write() -> None:
+            if version.step == self._updates:  # else the parameters have moved on, and with them the version
+                self._exchange.write(version, ways)
+
+        await self._beside.run("write", write)
+
+    async def begin(self) -> None:
+        """Write the initial parameters, now that it is known which ways they go."""
+        self.version = Version(0, {})
+        await self.add_ways(self._exchange.wanted())
+
+    def hold(self, arrival: Arrival) -> None:
+        """The message counts for the open step."""
+        assert arrival.payload is not None
+        self.held[arrival.header.worker] = _Held(arrival.payload, *self._exchange.split(arrival.payload))
+        self.held_bytes += len(arrival.payload.memory)
+
+    def fold(self, step: int, worker: int) -> None:
+        """The weight of this message, which is held, is that of all others so told of: they can be added up."""
+        self._unfolded.append((worker, self.held[worker].gradient))
+        if len(self._unfolded) == FOLD_TOGETHER:
+            batch, self._unfolded = self._unfolded, []
+            self._beside.call("fold", _nothing, self._compute.fold, step, batch)
+
+    def apply(self, command: events.Apply, then: Callable[[Update, Spent], None]) -> None:
+        """Combine what is held, update the parameters and write the next version; or hold all but the culprits."""
+        self._unfolded = []  # they are combined with the others
+        messages = [
+            (worker, weight, self.held[worker].gradient, self.held[worker].buffers)
+            for worker, weight in zip(command.weights.workers, command.weights.values, strict=True)
+            if weight != 0.0
+        ]
+        plan = Plan(command.closed.k, command.closed.batch_fraction)
+        version, ways = Version(command.step + 1, {}), self._exchange.wanted()
+
+        def update() -> tuple[Update, Spent]:
+            begun = time.perf_counter()
+            made = self._compute.apply(command.step, messages, plan)
+            applied = time.perf_counter()
+            if made.finite:
+                self._updates = version.step
+                self._exchange.write(version, ways)
+            updating = applied - begun - made.combining
+            return made, Spent(made.combining, updating, time.perf_counter() - applied)
+
+        def updated(result: tuple[Update, Spent]) -> None:
+            made, spent = result
+            if made.finite:
+                self.version = version
+                self._release_all()
+            for worker in made.culprits:
+                self.held.pop(worker).lease.release()
+            then(made, spent)
+
+        self._beside.call("update", updated, update)
+
+    def _release_all(self) -> None:
+        held, self.held, self.held_bytes = self.held, {}, 0
+        for message in held.values():
+            message.lease.release()
+
+
+def _nothing(_: None) -> None:
+    """There is nothing to do then."""
