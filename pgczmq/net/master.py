@@ -6,6 +6,7 @@ checkpoints, evaluation) runs beside the loop. A peer can make no message that e
 
 import asyncio
 import logging
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -92,6 +93,7 @@ class Master:
         self._loss: float | None = None
         self._steps = 0
         self._opened_at = self._applied_at = 0.0
+        self._broadcast_at = math.inf  # the open step was published
 
     # ------------------------------------------------------------ life
 
@@ -185,6 +187,8 @@ class Master:
             await asyncio.sleep(self._heartbeat / ticks_a_beat)
 
     def _send_beats(self) -> None:
+        if self._engine.phase == "open" and self._now() - self._broadcast_at > self._heartbeat:
+            self._hub.publish(wire.Beacon(step=self._engine.open_step, **self._hub.mine))
         for worker, incarnation in self._hub.admitted():
             self._send_beat(worker, incarnation)
         self._hub.publish_metrics(
@@ -297,7 +301,8 @@ class Master:
 
     def _broadcast(self) -> None:
         assert self._params is not None
-        self._reception.published(self._params.step, self._now())
+        self._broadcast_at = self._now()
+        self._reception.published(self._params.step, self._broadcast_at)
         self._hub.publish_params(self._params, self._combiner.version)
 
     def _send_params(self, worker: int, incarnation: str) -> None:

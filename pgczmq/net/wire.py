@@ -168,7 +168,9 @@ class Pull(FromWorker, frozen=True, kw_only=True, tag="pull"):
 
 
 class Beacon(FromMaster, frozen=True, kw_only=True, tag="beacon"):
-    """Nothing but a sign that the broadcast arrives."""
+    """A sign that the broadcast arrives; the parameters of ``step`` went before it over the same socket, unless -1."""
+
+    step: int = -1
 
 
 class Verdict(FromMaster, frozen=True, kw_only=True):

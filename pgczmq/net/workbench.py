@@ -26,7 +26,8 @@ from pgczmq.net.ways import Ends
 log = logging.getLogger("pgczmq.worker")
 
 BEATS_BEFORE_RESEND = 2
-BEATS_BETWEEN_PULLS = 3
+BEATS_BETWEEN_PULLS = 30
+"""A pulled copy of the parameters may be long on its way."""
 
 Start = Callable[[Coroutine[Any, Any, None]], object]
 """Runs a coroutine beside the others; its failure is the worker's."""
@@ -116,7 +117,8 @@ class Workbench:
         self._gradients = gradients
         self._beside = beside
         self._start = start
-        self._beats_since_pull = 0
+        self._beats_waited = 0  # for parameters
+        self._pulled = -1
         self._sent: _Sent | None = None
         self._loaded = -1
         self._newest: _Params | None = None
@@ -137,7 +139,7 @@ class Workbench:
 
     def take_params(self, message: wire.Params, frames: Sequence[zmq.Frame]) -> None:
         """Parameters came, broadcast or pulled; the sizes are right."""
-        self._beats_since_pull = BEATS_BETWEEN_PULLS  # whatever was pulled is here
+        self._beats_waited = 0
         at = time.monotonic()
         newest = self._newest
         if newest is None or message.step > newest.step:
@@ -154,15 +156,22 @@ class Workbench:
 
     def take_beat(self, beat: wire.Beat) -> None:
         """The master says which step is open and whose answers are in: pull or send again what was lost."""
-        behind_by = beat.open_step - self._pipeline.step
-        was_behind = self._pipeline.is_behind
         self._feed(pipeline.Opened(beat.open_step), time.monotonic())
-        self._beats_since_pull += 1
-        if self._pipeline.is_behind and (was_behind or behind_by > 1) and self._beats_since_pull > BEATS_BETWEEN_PULLS:
-            log.info("pulling step %d: its broadcast did not come", beat.open_step)
-            self._beats_since_pull = 0
-            self._send([wire.pack(wire.Pull(**self._mine))])
+        self._beats_waited += 1
+        if self._pipeline.is_behind and self._beats_waited > BEATS_BETWEEN_PULLS:
+            self._pull(beat.open_step)
         self._send_again_if_lost(beat)
+
+    def take_beacon(self, step: int) -> None:
+        """The parameters of a step went before this over the same socket: if they have not come, they are lost."""
+        newest = -1 if self._newest is None else self._newest.step
+        if step > max(newest, self._pulled) and self._pipeline.idle:
+            self._pull(step)
+
+    def _pull(self, step: int) -> None:
+        log.info("pulling step %d: its broadcast did not come", step)
+        self._beats_waited, self._pulled = 0, step
+        self._send([wire.pack(wire.Pull(**self._mine))])
 
     def take_refusal(self, message: wire.Refused) -> None:
         """The master did not take an answer: it is not sent again."""

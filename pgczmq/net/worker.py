@@ -228,6 +228,8 @@ class Worker:
                     self._bench.take_params(message, frames)
             case wire.Beacon():
                 self._beacon.set()
+                if self._bench is not None:
+                    self._bench.take_beacon(message.step)
             case wire.Bye():
                 if not self._bye.done():
                     self._bye.set_result(message)

@@ -33,7 +33,7 @@ async def test_an_idle_loop_is_not_reported(monkeypatch):
 @pytest.mark.timeout(30)
 async def test_time_spent_waiting_for_a_core_does_not_count(monkeypatch):
     waited = iter([0.0] * 2 + [10.0] * 100)
-    monkeypatch.setattr(watchdog, "_run_queue_seconds", lambda: next(waited, 10.0))
+    monkeypatch.setattr(watchdog._RunQueue, "seconds", lambda self: next(waited, 10.0))
     reports = []
     task = asyncio.create_task(watchdog.watch(reports.append))
     await asyncio.sleep(0.08)  # into its second round
@@ -44,8 +44,10 @@ async def test_time_spent_waiting_for_a_core_does_not_count(monkeypatch):
 
 
 def test_where_the_system_does_not_tell_nothing_is_taken_out(monkeypatch):
-    def absent(self):
+    def absent(*arguments):
         raise FileNotFoundError
 
-    monkeypatch.setattr(watchdog.Path, "read_text", absent)
-    assert watchdog._run_queue_seconds() == 0.0
+    monkeypatch.setattr(watchdog.os, "open", absent)
+    queue = watchdog._RunQueue()
+    assert queue.seconds() == 0.0
+    queue.close()
