@@ -36,6 +36,7 @@ def test_defaults_are_those_of_the_design() -> None:
     assert (run.optimizer.name, run.optimizer.lr, run.eval.every) == ("sgd", 0.05, 100)
     assert (run.net.bind, run.net.port, run.net.step_timeout, run.net.start_timeout) == ("127.0.0.1", 5555, 600, 120)
     assert (run.net.heartbeat, run.net.nonfinite, run.net.security) == (2, "refuse", "auto")
+    assert (run.net.payload, run.net.wire_dtype) == ("auto", "float32")
     assert (run.checkpoint.every, run.checkpoint.keep, run.ui.mode) == (200, 3, "auto")
 
 

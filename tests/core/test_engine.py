@@ -220,12 +220,12 @@ def test_a_worker_that_comes_late_is_sent_the_open_step() -> None:
 def test_a_step_closes_at_the_kth_arrival_with_the_account_of_it() -> None:
     run = Run()
     run.start()
-    assert run.arrive(2, 0, 1.0, loss=1.0) == [Use(0, 2)]
-    assert run.arrive(0, 0, 1.5, loss=2.0) == [Use(0, 0)]
+    assert run.arrive(2, 0, 1.0, loss=1.0) == [Use(0, 2, fold=True)]
+    assert run.arrive(0, 0, 1.5, loss=2.0) == [Use(0, 0, fold=True)]
     assert run.engine.arrived == (2, 0)
     use, apply = run.arrive(3, 0, 2.0, loss=6.0)
     third = pytest.approx(1 / 3)
-    assert use == Use(0, 3)
+    assert use == Use(0, 3, fold=True)
     assert apply == Apply(
         0,
         Weights((2, 0, 3), (third, third, third)),  # type: ignore[arg-type]
@@ -284,7 +284,7 @@ def test_a_bare_report_of_the_open_step_has_no_gradient_to_use() -> None:
 def test_a_second_arrival_of_a_group_is_spare() -> None:
     run = Run("gc-fr", scheme={"stragglers": 1})
     run.start()
-    assert run.arrive(1, 0) == [Use(0, 1)]
+    assert run.arrive(1, 0) == [Use(0, 1, fold=True)]
     assert run.arrive(0, 0) == [Use(0, 0)]
     account = closed(run.arrive(3, 0))
     assert (account.arrived, account.used, account.spare, account.missing) == ((1, 0, 3), (1, 3), (0,), (2,))
@@ -296,11 +296,11 @@ def test_waiting_for_k_waits_for_k_though_fewer_are_usable_and_waiting_for_usabl
     patient = Run("gc-fr", scheme={"stragglers": 1, "wait": "k"})
     patient.start()
     patient.arrive(0, 0)
-    assert patient.arrive(2, 0) == [Use(0, 2)]
+    assert patient.arrive(2, 0) == [Use(0, 2, fold=True)]
     assert closed(patient.arrive(1, 0)).used == (0, 2)
     quick = Run("gc-fr", scheme={"stragglers": 1, "wait": "usable"})
     quick.start()
-    assert quick.arrive(0, 0) == [Use(0, 0)]
+    assert quick.arrive(0, 0) == [Use(0, 0, fold=True)]
     assert closed(quick.arrive(2, 0)).used == (0, 2)
 
 
@@ -316,7 +316,7 @@ def test_waiting_for_usable_changes_nothing_where_any_number_is_usable() -> None
     run = Run("pgc-cr", scheme={"stragglers": 1, "wait": "usable"})
     run.start()
     run.arrive(0, 0)
-    assert run.arrive(1, 0) == [Use(0, 1)]
+    assert run.arrive(1, 0) == [Use(0, 1, fold=True)]
     assert closed(run.arrive(2, 0)).used == (0, 1, 2)
 
 
@@ -326,7 +326,7 @@ def test_a_scheme_usable_at_any_number_waits_for_k_even_when_it_says_usable() ->
     for worker in range(3):
         engine.handle(Joined(worker, "a", 0.0))
         engine.handle(Ready(worker, "a", 0.0))
-    assert engine.handle(Arrived(0, "a", 0, (0,), (), 1.0, 1.0)) == [Use(0, 0)]
+    assert engine.handle(Arrived(0, "a", 0, (0,), (), 1.0, 1.0)) == [Use(0, 0, fold=True)]
 
 
 def test_an_answer_sent_again_is_ignored_before_and_after_the_close() -> None:
@@ -356,7 +356,7 @@ def test_a_step_that_was_never_published_is_refused_and_not_counted() -> None:
     run.start()
     assert run.arrive(0, 1) == [Refuse(0, "a", 1, "step 1 was never published")]
     assert run.engine.messages == 0
-    assert run.arrive(0, 0) == [Use(0, 0)]
+    assert run.arrive(0, 0) == [Use(0, 0, fold=True)]
 
 
 def test_messages_of_another_incarnation_and_of_strangers_are_refused() -> None:
@@ -459,7 +459,7 @@ def test_partial_closes_at_the_last_answer_owed() -> None:
     run.left(1)
     run.arrive(0, 0)
     said = run.arrive(2, 0)
-    assert without_notes(said)[0] == Use(0, 2)
+    assert without_notes(said)[0] == Use(0, 2, fold=True)
     assert closed(said).weights == (0.5, 0.5)
     assert closed(said).missing == (1,)
 
@@ -469,7 +469,7 @@ def test_waiting_does_not_close_with_less_than_enough() -> None:
     run.start()
     run.left(1)
     run.arrive(0, 0)
-    assert run.arrive(2, 0) == [Use(0, 2)]
+    assert run.arrive(2, 0) == [Use(0, 2, fold=True)]
     assert without_notes(run.join(1, life="b")) == [Send(1, 0)]
     assert closed(run.arrive(1, 0, life="b")).used == (0, 1, 2)
 
@@ -580,7 +580,7 @@ def test_the_answer_of_a_gone_worker_to_the_open_step_counts_and_nothing_is_sent
     for worker in (0, 1, 2):
         run.heard(worker, 6.0)
     run.tick(6.5)
-    assert run.arrive(3, 0, 7.0) == [Note("ready", "worker 3 is back", worker=3), Use(0, 3)]
+    assert run.arrive(3, 0, 7.0) == [Note("ready", "worker 3 is back", worker=3), Use(0, 3, fold=True)]
 
 
 # ---------------------------------------------------------------- wrong numbers
@@ -601,7 +601,7 @@ def test_a_gradient_that_is_not_finite_is_refused_and_the_others_go_on() -> None
     assert closed(run.arrive(3, 0)).used == (0, 2, 3)
     assert (run.engine.messages, run.engine.late) == (4, 0)
     run.apply(0)
-    assert run.arrive(1, 1) == [Use(1, 1)]
+    assert run.arrive(1, 1) == [Use(1, 1, fold=True)]
 
 
 @pytest.mark.parametrize("norm", [math.nan, math.inf])
@@ -631,7 +631,7 @@ def test_one_refusal_and_one_absent_worker_are_waited_out_not_called_divergence(
     said = run.arrive(0, 0, norm=math.nan)
     assert notes(said) == ["refused", "waiting"]
     run.arrive(1, 0)
-    assert run.arrive(2, 0) == [Use(0, 2)]
+    assert run.arrive(2, 0) == [Use(0, 2, fold=True)]
     assert Send(3, 0) in run.join(3, life="b")
     assert closed(run.arrive(3, 0, life="b")).used == (1, 2, 3)
 
@@ -756,7 +756,7 @@ def test_a_worker_that_rejoins_is_sent_the_open_step_and_its_old_life_is_refused
     run.left(2)
     assert run.join(2, at=2.0, life="b") == [Note("ready", "worker 2 is ready", worker=2), Send(2, 0)]
     assert isinstance(run.arrive(2, 0, life="a")[0], Refuse)
-    assert run.arrive(2, 0, life="b") == [Use(0, 2)]
+    assert run.arrive(2, 0, life="b") == [Use(0, 2, fold=True)]
 
 
 def test_a_worker_whose_old_life_has_answered_is_sent_nothing_and_not_used_twice() -> None:
@@ -777,7 +777,7 @@ def test_a_new_life_may_answer_where_the_old_one_was_refused() -> None:
     run.arrive(2, 0, norm=math.nan)
     run.left(2)
     assert Send(2, 0) in run.join(2, at=2.0, life="b")
-    assert run.arrive(2, 0, life="b") == [Use(0, 2)]
+    assert run.arrive(2, 0, life="b") == [Use(0, 2, fold=True)]
     assert run.engine.arrived == (2,)
 
 

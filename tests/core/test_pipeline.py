@@ -13,6 +13,7 @@ from pgczmq.core.pipeline import (
     DelayOver,
     Evaluated,
     EvaluatePlace,
+    Lost,
     Opened,
     Pipeline,
     Published,
@@ -270,9 +271,70 @@ def test_a_second_life_warms_up_at_the_step_it_returns_to_and_rotates_from_there
     assert pipeline.handle(Published(18, 1.0)) == [EvaluatePlace(18, 17 % 3, 1.0)]
 
 
+# ---------------------------------------------------------------- parameters that were taken back
+
+
+def test_an_evaluation_that_was_lost_is_not_answered_and_its_place_is_evaluated_first_again() -> None:
+    pipeline = rotating()
+    warm(pipeline)
+    assert pipeline.handle(Published(1, 1.0)) == [EvaluatePlace(1, 0, 1.0)]
+    assert pipeline.handle(Lost()) == []
+    assert pipeline.idle
+    assert pipeline.handle(Published(2, 1.0)) == [EvaluatePlace(2, 0, 1.0)]
+    assert pipeline.handle(Evaluated(3.0)) == [Answer(2, (0, 2, 2), ((5, 3.0),))]
+    assert pipeline.handle(Published(3, 1.0)) == [EvaluatePlace(3, 2, 1.0)], "the rotation goes on where it would be"
+
+
+def test_after_a_loss_the_next_step_is_taken_at_once_if_it_is_there() -> None:
+    pipeline = rotating()
+    warm(pipeline)
+    pipeline.handle(Published(1, 1.0))
+    pipeline.handle(Published(7, 0.5))
+    assert pipeline.handle(Lost()) == [EvaluatePlace(7, 0, 0.5)]
+    assert pipeline.step == 7
+
+
+def test_a_worker_that_lost_its_step_knows_that_it_is_behind_and_pulls() -> None:
+    pipeline = rotating()
+    warm(pipeline)
+    pipeline.handle(Published(1, 1.0))
+    pipeline.handle(Lost())
+    assert not pipeline.is_behind, "as far as it knows no later step is open"
+    pipeline.handle(Opened(9))
+    assert pipeline.is_behind
+    assert pipeline.handle(Published(9, 1.0)) == [EvaluatePlace(9, 0, 1.0)]
+
+
+def test_a_loss_in_the_middle_of_a_step_keeps_what_was_evaluated_before_it() -> None:
+    """The first place was evaluated while the parameters held; the second was not, the third not begun."""
+    pipeline = rotating()
+    pipeline.handle(Published(0, 1.0))
+    assert pipeline.handle(Evaluated(0.0)) == [EvaluatePlace(0, 1, 1.0)]
+    assert pipeline.handle(Lost()) == []
+    assert pipeline.handle(Published(4, 1.0)) == [EvaluatePlace(4, 1, 1.0)]
+    assert pipeline.handle(Evaluated(1.0)) == [EvaluatePlace(4, 2, 1.0)]
+    assert pipeline.handle(Evaluated(2.0)) == [Answer(4, (4, 0, 0), ((6, 1.0), (7, 2.0)))]
+
+
+@pytest.mark.parametrize("on_new_step", ["skip", "abandon"])
+def test_a_scheme_that_is_not_pipelined_begins_the_next_step_from_its_first_place(on_new_step: str) -> None:
+    pipeline = evaluating_all(on_new_step)
+    pipeline.handle(Published(0, 1.0))
+    pipeline.handle(Evaluated(0.0))
+    assert pipeline.handle(Lost()) == []
+    assert warm(pipeline, 1) == [Answer(1, (0, 0, 0), ((5, 0.0), (6, 1.0), (7, 2.0)))]
+
+
+def test_a_loss_that_nothing_was_evaluated_for_is_a_drivers_error() -> None:
+    with pytest.raises(AssertionError, match="not asked for"):
+        rotating().handle(Lost())
+
+
 # ---------------------------------------------------------------- any order of events
 
-STEPS = st.lists(st.tuples(st.sampled_from(["publish", "open", "evaluated", "over"]), st.integers(0, 2)), max_size=80)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["publish", "open", "evaluated", "lost", "over"]), st.integers(0, 2)), max_size=80
+)
 
 
 @repeatable
@@ -293,6 +355,8 @@ def test_in_any_order_of_events_steps_only_grow_and_every_message_is_complete(
             said = pipeline.handle(Opened(known))
         elif kind == "evaluated" and isinstance(busy, EvaluatePlace):
             busy, said = None, pipeline.handle(Evaluated(0.0))
+        elif kind == "lost" and isinstance(busy, EvaluatePlace):
+            busy, said = None, pipeline.handle(Lost())
         elif kind == "over" and isinstance(busy, Delay):
             over, busy = busy, None
             said = pipeline.handle(DelayOver(over.step))

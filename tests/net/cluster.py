@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import zmq
 from numpy_task import NumpyMaster, NumpyWorker
 
@@ -20,8 +21,9 @@ from pgczmq.core.delays import DelayModel, NoDelay
 from pgczmq.core.engine import Engine, Rules
 from pgczmq.core.pipeline import Pipeline
 from pgczmq.core.schemes import Scheme, Settings
-from pgczmq.net import wire
+from pgczmq.net import memory, wire
 from pgczmq.net.compute import Aside, Snapshot
+from pgczmq.net.exchange import Exchange
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.master import Ending, Master
 from pgczmq.net.sockets import Sockets, endpoint
@@ -33,6 +35,9 @@ BEAT = 0.2
 HANG_SECONDS = 50.0
 """Under pytest's own time-outs, whose exception may end up in some task of a busy loop instead of in the test."""
 RUN, MASTER = "run-1", "master-1"
+NO_SHARED_MEMORY = memory.why_not_here()
+shared_memory = pytest.mark.skipif(bool(NO_SHARED_MEMORY), reason=NO_SHARED_MEMORY or "there is shared memory")
+both_payloads = pytest.mark.parametrize("payload", ["tcp", pytest.param("shm", marks=shared_memory)])
 
 
 @dataclass
@@ -43,6 +48,8 @@ class Cluster:
     rules: Rules
     size: int = 1000
     delay: DelayModel = field(default_factory=NoDelay)
+    payload: str = "tcp"
+    wire_dtype: str = "float32"
     records: list[Record] = field(default_factory=list)
     evaluated: list[int] = field(default_factory=list)
     saved: list[int] = field(default_factory=list)
@@ -55,6 +62,7 @@ class Cluster:
         """Bind the master's sockets and build the master."""
         rows = self.scheme.coefficients_NC.tolist()
         assignments = [Assignment(held, tuple(row)) for held, row in zip(self.scheme.placement.held, rows, strict=True)]
+        exchange = Exchange(self.compute, payload=self.payload, wire_dtype=self.wire_dtype, workers=self.scheme.workers)
         self.hub = Hub(
             sockets,
             bind=bind,
@@ -63,7 +71,7 @@ class Cluster:
             master=MASTER,
             config="",
             assignments=assignments,
-            message_bytes=4 * self.size,
+            exchange=exchange,
         )
         engine = Engine(self.scheme, self.rules, self.delay.seconds, 0.0)
         aside = Aside(self._evaluate, lambda step: step, self._save)
@@ -77,6 +85,10 @@ class Cluster:
             started_at=time.monotonic(),
         )
         self.engine = engine
+
+    def close(self) -> None:
+        """Give shared memory back."""
+        self.hub.exchange.close()
 
     async def _evaluate(self, step: int, snapshot: Snapshot) -> None:
         self.evaluated.append(step)
@@ -174,7 +186,7 @@ async def run(
 
     ``order`` are the workers' numbers as they start, ``opened`` may change the sockets before.
     """
-    with Sockets() as sockets:
+    with Sockets() as sockets, contextlib.closing(cluster):
         cluster.open(sockets)
         opened(cluster)
         async with asyncio.timeout(HANG_SECONDS), asyncio.TaskGroup() as group:
@@ -226,7 +238,7 @@ class Scene:
 @contextlib.asynccontextmanager
 async def running(cluster: Cluster, workers: Iterable[int] | None = None, seconds: float = 0.0) -> AsyncIterator[Scene]:
     """A master and these workers (all by default), killed at the end whatever happened."""
-    with Sockets() as sockets:
+    with Sockets() as sockets, contextlib.closing(cluster):
         cluster.open(sockets)
         scene = Scene(cluster, asyncio.create_task(cluster.master.run()))
         scene.ending.add_done_callback(cluster.over)
@@ -294,7 +306,7 @@ class Stranger:
     async def be_ready(self) -> None:
         """Join and be counted."""
         await self.join()
-        await self.say(wire.Prepared(fingerprint=dict(NumpyMaster.fingerprint), **self.mine))
+        await self.say(wire.Prepared(fingerprint=dict(NumpyMaster.fingerprint), payload="tcp", **self.mine))
 
     async def send(self, message: wire.Header | bytes, *frames: Any) -> None:
         """Send on the gradients socket."""

@@ -10,19 +10,21 @@ import json
 import os
 import sys
 
+import numpy as np
 from numpy_task import NumpyWorker
 
 from pgczmq.core import schemes
 from pgczmq.core.delays import ConstantDelay
 from pgczmq.core.pipeline import EvaluatePlace, Opened, Pipeline, WorkerCommand, WorkerEvent
 from pgczmq.core.schemes import Settings
-from pgczmq.net import wire
+from pgczmq.net import beside, wire
 from pgczmq.net.sockets import Sockets
 from pgczmq.net.workbench import Prepared
 from pgczmq.net.worker import Worker
 
 SIZE = 8
 HEARTBEAT = 0.05
+beside.SHORT_SECONDS = 0.0  # whoever waits for a line does not do so on the event loop, however soon the last ones came
 
 
 def say(*what: object) -> None:
@@ -33,10 +35,10 @@ def say(*what: object) -> None:
 class Gated(NumpyWorker):
     """Each evaluation waits for a line."""
 
-    def evaluate(self, step: int, place: int, batch_fraction: float) -> float:
+    def evaluate(self, step: int, place: int, batch_fraction: float, room: np.ndarray) -> float:
         say("evaluates", int(self.params[0]), self.held[place])
         sys.stdin.readline()
-        return super().evaluate(step, place, batch_fraction)
+        return super().evaluate(step, place, batch_fraction, room)
 
 
 class Telling(Pipeline):

@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from cluster import shared_memory
 from gated_worker import SIZE
-from numpy_task import EMPTY
+from numpy_task import NumpyMaster
 
 from pgczmq.core import schemes
 from pgczmq.core.schemes import Scheme, Settings
 from pgczmq.net import wire
+from pgczmq.net.exchange import Exchange, Version
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.sockets import Sockets
 from pgczmq.sim.crew import Crew
@@ -71,6 +72,7 @@ class Script:
     """The master's end of one worker process."""
 
     hub: Hub
+    compute: NumpyMaster
     process: asyncio.subprocess.Process
     evaluated: Sequence = field(default_factory=list)
     answers: list[wire.Gradient] = field(default_factory=list)
@@ -88,6 +90,7 @@ class Script:
                 case wire.Heartbeat() if not self.counts.is_set():
                     self.hub.publish(wire.Beacon(**self.hub.mine))
                 case wire.Prepared():
+                    self.hub.exchange.agree(message.incarnation, message.payload)
                     self.hub.send_control(
                         message.incarnation, wire.Beat(ready=True, open_step=-1, arrived=[], **self.hub.mine)
                     )
@@ -104,15 +107,20 @@ class Script:
         await self.counts.wait()
         for step in log:
             if step is not None:
-                params = np.full(SIZE, step, dtype=np.float32)
-                message = wire.Params(step=step, k=1, batch_fraction=1.0, **self.hub.mine)
-                self.hub.publish(message, (params, EMPTY))
+                self.publish(step)
                 await self.took("Published")
             elif self.busy:
                 assert self.process.stdin is not None
                 self.process.stdin.write(b"\n")
                 self.busy = False
                 await self.took("Evaluated")
+
+    def publish(self, step: int) -> None:
+        """Parameters that say which step they are of."""
+        self.compute.params[:] = step
+        version = Version(step, {})
+        self.hub.exchange.write(version, self.hub.exchange.wanted())
+        self.hub.publish_params(wire.Params(step=step, k=1, batch_fraction=1.0, **self.hub.mine), version)
 
     async def took(self, event: str) -> None:
         what, name, evaluates = await self.said()
@@ -132,11 +140,13 @@ class Script:
 
 
 @contextlib.asynccontextmanager
-async def script(settings: dict[str, Any], delay: float) -> AsyncIterator[Script]:
+async def script(settings: dict[str, Any], delay: float, payload: str) -> AsyncIterator[Script]:
     """A worker process that has joined; killed at the end whatever happened."""
     scheme = schemes.build(Settings(**settings))
     rows = scheme.coefficients_NC.tolist()
-    with Sockets() as sockets:
+    compute = NumpyMaster(SIZE)
+    exchange = Exchange(compute, payload=payload, wire_dtype="float32", workers=WORKERS)
+    with Sockets() as sockets, contextlib.closing(exchange):
         hub = Hub(
             sockets,
             bind="127.0.0.1",
@@ -145,7 +155,7 @@ async def script(settings: dict[str, Any], delay: float) -> AsyncIterator[Script
             master="script",
             config=json.dumps(settings | {"delay": delay}),
             assignments=[Assignment(held, tuple(row)) for held, row in zip(scheme.placement.held, rows, strict=True)],
-            message_bytes=4 * SIZE,
+            exchange=exchange,
         )
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -155,7 +165,7 @@ async def script(settings: dict[str, Any], delay: float) -> AsyncIterator[Script
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
-        here = Script(hub, process)
+        here = Script(hub, compute, process)
         reading = [asyncio.create_task(here.read_control()), asyncio.create_task(here.read_gradients())]
         try:
             yield here
@@ -167,9 +177,9 @@ async def script(settings: dict[str, Any], delay: float) -> AsyncIterator[Script
             await process.communicate()  # closes its pipes
 
 
-async def real(settings: dict[str, Any], log: str, delay: float = 0.0) -> Sequence:
+async def real(settings: dict[str, Any], log: str, delay: float = 0.0, payload: str = "tcp") -> Sequence:
     """What a worker process evaluates."""
-    async with asyncio.timeout(HANG_SECONDS), script(settings, delay) as here:
+    async with asyncio.timeout(HANG_SECONDS), script(settings, delay, payload) as here:
         await here.play(entries(log, schemes.build(Settings(**settings))))
         begun = set(here.evaluated)
         told = {(answer.step, partition) for answer in here.answers for partition in answer.fresh}
@@ -215,6 +225,14 @@ def simulated(settings: dict[str, Any], log: str, delay: float = 0.0) -> Sequenc
 async def test_a_process_and_the_simulator_evaluate_the_same(name: str, on_new_step: str) -> None:
     settings = settings_of(name, on_new_step)
     ran = await asyncio.gather(*(real(settings, log) for log in LOGS))
+    assert dict(zip(LOGS, ran, strict=True)) == {log: simulated(settings, log) for log in LOGS}
+
+
+@shared_memory
+async def test_the_same_through_shared_memory() -> None:
+    """Also a worker that is far behind: the parameters in its hands stay those of its step."""
+    settings = settings_of("pgc-cr", "skip")
+    ran = await asyncio.gather(*(real(settings, log, payload="shm") for log in LOGS))
     assert dict(zip(LOGS, ran, strict=True)) == {log: simulated(settings, log) for log in LOGS}
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from cluster import Cluster, rules, run, scheme
+from cluster import Cluster, both_payloads, rules, run, scheme
 from numpy_task import target
 
 from pgczmq.core.delays import ExponentialDelay
@@ -43,8 +43,9 @@ def recomputed(cluster):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("name", SCHEMES)
-async def test_every_scheme_finishes_and_applies_each_step_exactly_once(name):
-    cluster = Cluster(build(name), rules(STEPS, eval_every=10, checkpoint_every=10))
+@both_payloads
+async def test_every_scheme_finishes_and_applies_each_step_exactly_once(name, payload):
+    cluster = Cluster(build(name), rules(STEPS, eval_every=10, checkpoint_every=10), payload=payload)
     ending = await run(cluster)
     assert (ending.exit_code, ending.reason, ending.steps) == (0, "done", STEPS)
     assert [step for step, _ in cluster.compute.applied] == list(range(STEPS))
@@ -68,6 +69,22 @@ async def test_exact_schemes_do_what_one_process_does(name):
     for _ in range(STEPS):
         params -= cluster.compute.lr * (params - mean)
     assert np.allclose(cluster.compute.params, params, atol=1e-4)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("name", "deterministic"), [("dgd", False), ("dgd", True), ("gc-fr", False), ("gc-cr", False)])
+async def test_the_master_adds_up_early_what_its_scheme_allows(name, deterministic):
+    cluster = Cluster(build(name), rules(STEPS, deterministic=deterministic))
+    await run(cluster)
+    folded = cluster.compute.folded
+    assert len(set(folded)) == len(folded)
+    if name == "gc-cr" or deterministic:
+        assert folded == []
+    if name == "dgd" and not deterministic:  # eight workers: twice four
+        assert sorted(folded) == [(step, worker) for step in range(STEPS) for worker in range(WORKERS)]
+    if name == "gc-fr":
+        groups = [(step, worker // 2) for step, worker in folded]
+        assert len(set(groups)) == len(groups) > 0, "one of each group, however many came"
 
 
 @pytest.mark.timeout(60)

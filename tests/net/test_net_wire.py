@@ -5,11 +5,11 @@ import itertools
 import json
 
 import msgpack
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from pgczmq.errors import WireError
 from pgczmq.net import wire
@@ -28,11 +28,12 @@ DROPPED = {
 FROM_WORKERS = [
     wire.Hello(worker=None, incarnation="abc", package="1", host="h", pid=1),
     wire.Hello(worker=3, incarnation="abc", run="r", package="1", host="h", pid=1),
-    wire.Prepared(fingerprint={"model": "x", "device": "cpu"}, **THEIRS),
+    wire.Prepared(fingerprint={"model": "x", "device": "cpu"}, payload="shm", **THEIRS),
     wire.Heartbeat(state="idle", step=-1, **THEIRS),
     wire.Leaving(reason="Ä ok", **THEIRS),
     wire.Gradient(norm=1.5, **ANSWER, **THEIRS),
     wire.Gradient(norm=None, **ANSWER, **THEIRS),
+    wire.Gradient(norm=1.5, block=7, **ANSWER, **THEIRS),
     wire.Gradient(norm=float("inf"), **ANSWER, **THEIRS),
     wire.Pull(**THEIRS),
     wire.Gradient(norm=1.5, received_at=9.5, evaluations=[0.2], **DROPPED, **ANSWER, **THEIRS),
@@ -46,17 +47,43 @@ FROM_MASTERS = [
         metrics_port=4,
         held=[3, 4],
         coefficients=[1.0, -0.5],
+        payload="auto",
+        wire_dtype="float32",
+        **MINE,
+    ),
+    wire.Welcome(
+        worker=3,
+        config="steps = 1\n",
+        gradients_port=2,
+        params_port=3,
+        metrics_port=4,
+        held=[3, 4],
+        coefficients=[1.0, -0.5],
+        payload="shm",
+        wire_dtype="bfloat16",
+        process=4,
+        card=5,
+        nonce="abc",
+        block=6,
+        local="ipc://@here",
         **MINE,
     ),
     wire.Rejected(reason="no"),
     wire.Beacon(**MINE),
+    wire.Beacon(step=5, **MINE),
     wire.Params(step=5, k=3, batch_fraction=1.0, **VERDICT, **MINE),
+    wire.Params(step=5, k=3, batch_fraction=1.0, block=7, **VERDICT, **MINE),
     wire.Beat(ready=True, open_step=5, arrived=[1, 2], **VERDICT, **MINE),
     wire.Refused(step=5, reason="not finite", **MINE),
     wire.Bye(exit=75, reason="stopped", **MINE),
 ]
 BOTH = [(wire.to_master, m) for m in FROM_WORKERS] + [(wire.to_worker, m) for m in FROM_MASTERS]
 IDS = [f"{message.type}-{number}" for number, (_, message) in enumerate(BOTH)]
+
+
+def table_of(message):
+    """The map in a message's frame."""
+    return msgpack.unpackb(wire.pack(message))
 
 
 def packed(**table):
@@ -66,8 +93,7 @@ def packed(**table):
 @pytest.mark.parametrize(("read", "message"), BOTH, ids=IDS)
 def test_every_message_comes_back_as_it_was(read, message):
     frame = wire.pack(message)
-    assert read(frame) == message
-    assert read(memoryview(frame)) == message
+    assert read(frame) == read(memoryview(frame)) == msgspec.structs.replace(message, v=wire.PROTOCOL)
     assert len(frame) < wire.HEADER_BYTES_AT_MOST
 
 
@@ -78,21 +104,21 @@ def test_the_table_above_is_complete():
 
 @pytest.mark.parametrize(("read", "message"), BOTH, ids=IDS)
 def test_a_missing_or_additional_key_is_refused(read, message):
-    table = message.model_dump()
-    optional = {name for name, field in type(message).model_fields.items() if not field.is_required()}
-    for key in table.keys() - optional:
+    table = table_of(message)
+    optional = {field.name for field in msgspec.structs.fields(message) if not field.required} - {"v"}
+    for key in table.keys() - optional - {"v", "type"}:
         with pytest.raises(WireError, match=r"protocol: .*required"):
             read(msgpack.packb({name: value for name, value in table.items() if name != key}))
     for key in {"type", "v"}:
         with pytest.raises(WireError):
             read(msgpack.packb({name: value for name, value in table.items() if name != key}))
-    with pytest.raises(WireError, match=r"protocol: .*extra: Extra inputs"):
+    with pytest.raises(WireError, match=r"protocol: .*unknown field `extra`"):
         read(msgpack.packb({**table, "extra": 1}))
 
 
 @pytest.mark.parametrize(("read", "message"), BOTH, ids=IDS)
 def test_a_value_of_another_type_is_refused(read, message):
-    table = message.model_dump()
+    table = table_of(message)
     for key in table:
         for wrong in ({"a": 1}, b"bytes", [[[]]], msgpack.ExtType(3, b"x"), msgpack.Timestamp(1)):
             with pytest.raises(WireError):
@@ -117,7 +143,7 @@ def test_a_value_of_another_type_is_refused(read, message):
     ],
 )
 def test_numbers_are_what_they_say(change):
-    table = FROM_WORKERS[5].model_dump() | change
+    table = table_of(FROM_WORKERS[5]) | change
     with pytest.raises(WireError, match="not a message of this protocol"):
         wire.to_master(msgpack.packb(table))
 
@@ -125,48 +151,48 @@ def test_numbers_are_what_they_say(change):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"dropped": [-7, 4]}, "greater than or equal to 0"),
-        ({"dropped": [2, -7.5]}, "valid integer"),
-        ({"dropped": [2, 1e300]}, "valid integer"),
+        ({"dropped": [-7, 4]}, ">= 0"),
+        ({"dropped": [2, -7.5]}, "Expected `int`"),
+        ({"dropped": [2, 1e300]}, "Expected `int`"),
         ({"dropped": [2, 2**63]}, "before the step itself"),
-        ({"dropped": [2, [4]]}, "valid integer"),
-        ({"dropped": [[2, 8.0, 0.0], [4, 9.0, 0.0]]}, "valid integer"),  # as protocol version 1 had it for a while
+        ({"dropped": [2, [4]]}, "Expected `int`"),
+        ({"dropped": [[2, 8.0, 0.0], [4, 9.0, 0.0]]}, "Expected `int`"),  # as protocol version 1 had it for a while
         ({"dropped": [2, 5]}, "in order and before the step itself"),
         ({"dropped": [4, 2]}, "in order and before the step itself"),
         ({"dropped": [4, 4]}, "in order and before the step itself"),
         ({"dropped": [4]}, "one dropped_received_at and one dropped_delay"),
         ({"dropped_received_at": [8.0]}, "one dropped_received_at and one dropped_delay"),
-        ({"dropped_received_at": [8.0, float("nan")]}, "finite"),
+        ({"dropped_received_at": [8.0, float("nan")]}, "Expected `float`"),
         ({"dropped_delay": []}, "one dropped_received_at and one dropped_delay"),
-        ({"dropped_delay": [0.0, -0.5]}, "greater than or equal to 0"),
-        ({"dropped_delay": [0.0, float("inf")]}, "finite"),
+        ({"dropped_delay": [0.0, -0.5]}, ">= 0"),
+        ({"dropped_delay": [0.0, float("inf")]}, "Expected `float`"),
         ({"dropped_evaluated": [2]}, "as dropped_evaluated says"),
         ({"dropped_evaluated": [0, 1]}, "as dropped_evaluated says"),
-        ({"dropped_evaluated": [-1, 3]}, "greater than or equal to 0"),
+        ({"dropped_evaluated": [-1, 3]}, ">= 0"),
         ({"dropped_evaluations": [0.1] * 400_003}, "as dropped_evaluated says"),
-        ({"dropped_evaluations": [0.1, -0.1]}, "greater than or equal to 0"),
+        ({"dropped_evaluations": [0.1, -0.1]}, ">= 0"),
     ],
 )
 def test_what_a_worker_says_of_steps_that_it_gave_up_is_of_one_piece(change, sentence):
     with pytest.raises(WireError, match=sentence):
-        wire.to_master(msgpack.packb(FROM_WORKERS[-1].model_dump() | change))
+        wire.to_master(msgpack.packb(table_of(FROM_WORKERS[-1]) | change))
 
 
 def test_so_many_dropped_steps_are_told_and_no_more():
     def told(count):
         many = {"step": count, "dropped": list(range(count)), "dropped_received_at": [9.0] * count}
         many |= {"dropped_delay": [0.0] * count, "dropped_evaluated": [3] * count}
-        table = FROM_WORKERS[-1].model_dump() | many | {"dropped_evaluations": [0.1] * 3 * count}
+        table = table_of(FROM_WORKERS[-1]) | many | {"dropped_evaluations": [0.1] * 3 * count}
         return wire.to_master(msgpack.packb(table))
 
     assert len(told(wire.DROPPED_AT_MOST).dropped) == wire.DROPPED_AT_MOST
-    with pytest.raises(WireError, match="at most 1000 items"):
+    with pytest.raises(WireError, match="length <= 1000"):
         told(wire.DROPPED_AT_MOST + 1)
 
 
 def test_headers_hold_scalars_and_lists_of_scalars_only():
     for message in (*FROM_WORKERS, *FROM_MASTERS):
-        for key, value in message.model_dump().items():
+        for key, value in table_of(message).items():
             if key != "late":  # [worker, step] pairs
                 assert not any(isinstance(inner, list | dict) for inner in (value if isinstance(value, list) else ()))
 
@@ -174,9 +200,9 @@ def test_headers_hold_scalars_and_lists_of_scalars_only():
 def test_other_keys_are_another_version():
     """Peers refuse keys that they do not know: who changes them raises PROTOCOL, and then this table."""
     kinds = {type(message) for message in (*FROM_WORKERS, *FROM_MASTERS)}
-    keys = {kind.__name__: sorted(kind.model_fields) for kind in kinds}
+    keys = {kind.__name__: sorted(field.name for field in msgspec.structs.fields(kind)) for kind in kinds}
     known = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:16]
-    assert (wire.PROTOCOL, known) == (2, "5a5118fecf2cbe8b")
+    assert (wire.PROTOCOL, known) == (3, "0d3d7dc7a67462b8")
 
 
 def test_messages_are_read_by_those_they_are_for():
@@ -188,13 +214,13 @@ def test_messages_are_read_by_those_they_are_for():
             wire.to_worker(wire.pack(message))
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, 2.0, True, "2", None, [2]])
+@pytest.mark.parametrize("version", [0, 1, 2, 3.0, True, "3", None, [3]])
 def test_another_version_is_told_in_a_sentence(version):
-    table = FROM_WORKERS[0].model_dump() | {"v": version}
+    table = table_of(FROM_WORKERS[0]) | {"v": version}
     with pytest.raises(WireError, match=r"protocol"):
         wire.to_master(msgpack.packb(table))
-    if version in (0, 1, 3) and version is not True:
-        with pytest.raises(WireError, match=f"the peer speaks protocol version {version}, this program version 2"):
+    if version in (0, 1, 2) and version is not True:
+        with pytest.raises(WireError, match=f"the peer speaks protocol version {version}, this program version 3"):
             wire.to_master(msgpack.packb(table))
 
 
@@ -210,9 +236,9 @@ def test_another_version_is_told_in_a_sentence(version):
         (msgpack.packb([1, 2]), "the header is not a map but list"),
         (msgpack.packb(None), "the header is not a map but NoneType"),
         (msgpack.packb({}), "protocol version None"),
-        (packed(v=2), "protocol: header: Unable to extract tag"),
-        (packed(v=2, type="exec"), "does not match any of the expected tags"),
-        (packed(v=2, type=["hello"]), "protocol"),
+        (packed(v=3), "missing required field `type`"),
+        (packed(v=3, type="exec"), "Invalid value 'exec'"),
+        (packed(v=3, type=["hello"]), "protocol"),
         (bytes(wire.HEADER_BYTES_AT_MOST + 1), "a header has at most 4194304 bytes: got 4194305"),
         (b"\xdd\xff\xff\xff\xff", "the header is not msgpack"),  # an array of four thousand million
     ],
@@ -231,21 +257,20 @@ def test_a_truncated_message_is_refused(read, message):
             read(frame[:length])
 
 
-@pytest.mark.parametrize("scalar", [np.float32(0.5), np.float64(0.5), np.int64(1), np.bool_(True)])
+@pytest.mark.parametrize("scalar", [np.float32(0.5), np.float64(0.5)])
 def test_numpy_scalars_become_plain_numbers_in_a_header(scalar):
     """X13: msgpack cannot pack them."""
     message = wire.Gradient(norm=scalar, **{**ANSWER, "losses": [scalar]}, **THEIRS)
     back = wire.to_master(wire.pack(message))
-    assert (back.norm, back.losses) == (float(scalar), [float(scalar)])
+    assert (back.norm, back.losses) == (0.5, [0.5])
     assert type(back.norm) is float
 
 
-@pytest.mark.parametrize("array", [np.ones(2), np.int64(1), np.bool_(True), np.float32(1)])
-def test_numpy_is_refused_where_whole_numbers_belong(array):
-    with pytest.raises(ValidationError):
-        wire.Gradient(norm=1.0, **{**ANSWER, "step": array}, **THEIRS)
-    with pytest.raises(ValidationError):
-        wire.Gradient(norm=1.0, **{**ANSWER, "losses": array}, **THEIRS)
+def test_numpy_is_refused_where_whole_numbers_belong():
+    with pytest.raises(TypeError):
+        wire.pack(wire.Gradient(norm=1.0, **{**ANSWER, "losses": np.ones(2)}, **THEIRS))
+    with pytest.raises(WireError, match=r"Expected `int`"):
+        wire.to_master(wire.pack(wire.Gradient(norm=1.0, **{**ANSWER, "step": np.int64(1)}, **THEIRS)))
 
 
 # ---------------------------------------------------------------- fuzz
@@ -285,7 +310,7 @@ def test_fuzz_values(value):
     only_wire_errors(msgpack.packb(value))
 
 
-TABLES = [message.model_dump() for _, message in BOTH]
+TABLES = [table_of(message) for _, message in BOTH]
 KEYS = sorted({*itertools.chain(*TABLES), "other"})
 
 
@@ -301,17 +326,6 @@ def test_fuzz_one_byte_flipped(pair, place, value):
     frame = bytearray(wire.pack(pair[1]))
     frame[place % len(frame)] = value
     only_wire_errors(bytes(frame))
-
-
-# ---------------------------------------------------------------- payload
-
-
-def test_payload_frames_have_the_sizes_they_must_have():
-    wire.check_payload([b"", bytes(8)], [0, 8])
-    wire.check_payload([], [])
-    for frames in ([], [b""], [bytes(8), b""], [b"", bytes(7)], [b"", bytes(8), b""]):
-        with pytest.raises(WireError, match=r"must have \[0, 8\] bytes: got"):
-            wire.check_payload(frames, [0, 8])
 
 
 def test_a_refusal_is_understood_whatever_the_version() -> None:
