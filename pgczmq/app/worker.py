@@ -1,6 +1,7 @@
 """One worker process: find the master, join, compute until the run is over."""
 
 import asyncio
+import faulthandler
 import json
 import logging
 import os
@@ -218,6 +219,7 @@ def run_to_exit_code(
     The caller must end the process with it: a compute thread may still be busy.
     """
     keep_large_blocks()
+    faulthandler.enable()  # a model that writes to parameters it shares ends here, and this says where
     try:
         bye = asyncio.run(serve(host, port, number, threads=threads, patience=patience))
     except PgcError as error:

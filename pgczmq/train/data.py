@@ -83,7 +83,7 @@ class DatasetSamples:
     """Any map-style torch Dataset whose items are an input and a target.
 
     Random transforms inside the data set are fine if they draw from torch's, Python's or NumPy's global
-    stream: a worker seeds these before it reads a minibatch.
+    stream: a worker seeds these before it reads a minibatch. It reads on two threads, on one at a time.
     """
 
     def __init__(self, dataset: Any) -> None:
@@ -156,7 +156,8 @@ class Partitions:
     sampler: Literal["reshuffle", "fixed-batch"] = "reshuffle"
     seed: int
     _parts: Sequence[IntArray] = field(init=False, repr=False, compare=False)
-    # The permutation of the epoch a partition is in, by partition: (epoch, sample numbers).
+    # The permutation of the epoch a partition is in, by partition: (epoch, sample numbers). Several threads may ask: an
+    # entry is replaced as a whole, and at worst computed twice.
     _shuffled: dict[int, tuple[int, IntArray]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -1,19 +1,22 @@
 """The worker's half: gradients of partitions, what is retained of them, and their coded sum."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pgczmq.core import seeds
 from pgczmq.errors import ConfigError, PgcError
 from pgczmq.train import blocks
 from pgczmq.train.blocks import Buffer, ByteArray, FloatArray
 from pgczmq.train.data import Partitions
 from pgczmq.train.fingerprint import fingerprints
 from pgczmq.train.flat import build_model
-from pgczmq.train.randomness import seed_global_streams, seed_torch
+from pgczmq.train.half import HalfArray
+from pgczmq.train.minibatches import Minibatches
+from pgczmq.train.randomness import seed_global_streams
 from pgczmq.train.task import Task
 
 
@@ -31,26 +34,11 @@ def resolve_device(name: str) -> str:
     return name
 
 
-def encode(coefficients: Sequence[float], gradients: Sequence[FloatArray]) -> tuple[FloatArray, float]:
-    """A coded gradient: the sum over all places, in order, of float32(coefficient) * gradient.
-
-    Args:
-        coefficients: one a place.
-        gradients: float32 [P] each, at least one; they are only read.
-
-    Returns:
-        The coded gradient, a fresh float32 [P]; its norm.
-    """
-    coded = np.empty(gradients[0].size, np.float32)
-    blocks.weighted_sum(coefficients, gradients, out=coded)
-    return coded, blocks.norm(coded)
-
-
 class PartitionGradient:
     """Evaluates the gradient of any partition at the parameters loaded last, and keeps none.
 
     What is drawn at random (augmentation, dropout) depends on (seed, partition, step) alone, so that replicas
-    of a partition on different workers agree to the bit. All methods are called from one thread.
+    of a partition on different workers agree to the bit. All methods are called from one thread, but for ``prefetch``.
 
     Args:
         task: what is trained.
@@ -67,18 +55,20 @@ class PartitionGradient:
 
     def __init__(self, task: Task, *, partitions: Partitions, seed: int, device: str = "cpu") -> None:
         self._task = task
-        self._partitions = partitions
         self._seed = seed
         self._flat = build_model(task, seed, device)
         self._flat.module.train()
-        self._generator = torch.Generator(self._flat.device)
+        self._minibatches = Minibatches(task, partitions, seed=seed, device=self._flat.device)
+        self._proven = False  # that the model leaves its parameters alone
         self.fingerprint = fingerprints(task, self._flat, seed=seed)
         self.parameter_count = len(self._flat)
         self.buffers = self._flat.buffers
         self.base_buffers = self.buffers.gather()
 
     def load(self, params: Buffer, buffers: Buffer) -> None:
-        """Take the parameters, float32 [P], and buffers, uint8, of a step. Both are copied.
+        """Compute at the parameters, float32 or bfloat16 [P], and buffers, uint8, of a step.
+
+        The parameters must not change until others are loaded: see ``FlatModel.load``. Buffers are copied.
 
         Raises:
             WireError: a size is not the model's; nothing is taken then of what has the wrong size.
@@ -90,6 +80,10 @@ class PartitionGradient:
     def empty(self) -> Tensor:
         """Room for a gradient: float32 [P] on the device, whatever it holds."""
         return torch.empty_like(self._flat.params)
+
+    def prefetch(self, step: int, partition: int, batch_fraction: float = 1.0) -> None:
+        """Get a minibatch ready; on another thread, beside ``evaluate``. It changes no bit and raises nothing."""
+        self._minibatches.make_ready(step, partition, batch_fraction)
 
     def evaluate(
         self, step: int, partition: int, batch_fraction: float = 1.0, *, out: Tensor
@@ -106,27 +100,24 @@ class PartitionGradient:
             The mean loss over the minibatch; the buffers after it, a fresh uint8.
 
         Raises:
-            ConfigError: the task's loss is not a scalar.
+            ConfigError: the task's loss is not a scalar, or the model writes to its own parameters.
         """
-        inputs, target = self._minibatch(step, partition, batch_fraction)
-        self.buffers.restore(self.base_buffers)
-        self._flat.attach_gradient(out.zero_())
-        seed_torch(seeds.integer(self._seed, "dropout", partition, step))
+        with self._minibatches.undisturbed():
+            inputs, target = self._minibatches.take(step, partition, batch_fraction)
+            self.buffers.restore(self.base_buffers)
+            self._flat.attach_gradient(out.zero_())
+            seed_global_streams(self._seed, "dropout", partition, step)
+            with nullcontext() if self._proven else self._flat.watched():
+                loss = self._backward(inputs, target)
+        self._proven = True
+        return loss, self.buffers.gather()
+
+    def _backward(self, inputs: Tensor, target: Tensor) -> float:
         loss = self._task.loss(self._flat.module(inputs), target)
         if loss.dim():
             raise ConfigError(f"a task's loss is the mean over the batch, a scalar: got shape {tuple(loss.shape)}.")
         torch.autograd.backward(loss)
-        return float(loss.detach()), self.buffers.gather()
-
-    def _minibatch(self, step: int, partition: int, batch_fraction: float) -> tuple[Tensor, Tensor]:
-        indices = self._partitions.minibatch(partition, step, batch_fraction)
-        seed_global_streams(self._seed, "samples", partition, step)  # for data sets with transforms of their own
-        raw, target = self._task.train.batch(torch.from_numpy(indices))
-        inputs = self._task.transform(raw.to(self._flat.device))
-        if self._task.augment is not None:
-            self._generator.manual_seed(seeds.integer(self._seed, "augment", partition, step))
-            inputs = self._task.augment(inputs, self._generator)
-        return inputs, target.to(self._flat.device)
+        return float(loss.detach())
 
 
 class Gradients:
@@ -163,15 +154,20 @@ class Gradients:
         self._held = tuple(held)
         self._coefficients = tuple(coefficients)
         self._gradient = PartitionGradient(task, partitions=partitions, seed=seed, device=device)
-        self._slots: list[Tensor | None] = [None] * len(held)
-        self._retained: set[int] = set()
+        self._plain = self._coefficients == (1.0,) and device == "cpu"  # a coded gradient is the gradient itself
+        self._slots: dict[int, Tensor] = {}  # memory of this object's own, a place
+        self._retained: dict[int, Tensor] = {}
         self._new_buffers: dict[int, ByteArray] = {}
+        self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")  # no thread before it is used
+        self._loading: Future[None] | None = None
         self.fingerprint = self._gradient.fingerprint
         self.parameter_count = self._gradient.parameter_count
         self.buffer_bytes = self._gradient.buffers.nbytes
 
     def load(self, params: Buffer, buffers: Buffer) -> None:
-        """Take the parameters, float32 [P], and buffers, uint8, of a step. Both are copied.
+        """Compute at the parameters, float32 or bfloat16 [P], and buffers, uint8, of a step.
+
+        The parameters must not change until others are loaded: see ``FlatModel.load``. Buffers are copied.
 
         Raises:
             WireError: a size is not the model's; nothing is taken then of what has the wrong size.
@@ -179,48 +175,87 @@ class Gradients:
         self._gradient.load(params, buffers)
         self._new_buffers.clear()
 
-    def evaluate(self, step: int, place: int, batch_fraction: float = 1.0) -> float:
+    def prefetch(self, step: int, place: int, batch_fraction: float = 1.0) -> None:
+        """Begin to get the minibatch ready that ``evaluate`` will probably be asked for, on a thread beside all else.
+
+        It changes no bit and raises nothing: what is wrong with the data, ``evaluate`` will find. Nothing is begun
+        while the minibatch asked for before is still being read.
+        """
+        if self._loading is None or self._loading.done():
+            self._loading = self._loader.submit(self._gradient.prefetch, step, self._held[place], batch_fraction)
+
+    def evaluate(self, step: int, place: int, batch_fraction: float, room: ByteArray) -> float:
         """Evaluate and retain the gradient of the partition at a place, at the parameters loaded last.
 
         Args:
             step: picks the minibatch and the random numbers.
             place: 0..c-1.
             batch_fraction: in (0, 1], the part of the minibatch to use.
+            room: uint8 [4 P] or [2 P], aligned as float32: where ``encode`` will be asked to put the coded gradient.
+                Where that is this very gradient, backward puts it there.
 
         Returns:
             The mean loss over the minibatch.
 
         Raises:
-            ConfigError: the task's loss is not a scalar.
+            ConfigError: the task's loss is not a scalar, or the model writes to its own parameters.
         """
-        self._retained.discard(place)  # until backward is through, the place holds no whole gradient
-        slot = self._slots[place]
-        if slot is None:
-            slot = self._slots[place] = self._gradient.empty()
-        loss, buffers = self._gradient.evaluate(step, self._held[place], batch_fraction, out=slot)
-        self._retained.add(place)
+        self._retained.pop(place, None)  # until backward is through, the place holds no whole gradient
+        out = self._memory(place, room)
+        loss, buffers = self._gradient.evaluate(step, self._held[place], batch_fraction, out=out)
+        self._retained[place] = out
         self._new_buffers[place] = buffers
         return loss
 
-    def encode(self) -> tuple[FloatArray, float, ByteArray]:
-        """The coded gradient of what is retained at all places; see the function ``encode``.
+    def forget(self, place: int) -> None:
+        """Drop the gradient retained at a place."""
+        self._retained.pop(place, None)
+        self._new_buffers.pop(place, None)
+
+    def encode(self, room: ByteArray, buffers: ByteArray) -> float:
+        """Put the coded gradient there: the sum over all places, in order, of float32(coefficient) * gradient.
+
+        Args:
+            room: uint8 [4 P], for float32, or [2 P], for bfloat16: that of the evaluations of this step.
+            buffers: uint8; becomes the mean of the buffers after the evaluations made since ``load``, or those
+                loaded if there was none.
 
         Returns:
-            The coded gradient, a fresh float32 [P]; its norm; the mean of the buffers after the evaluations
-            made since ``load``, a fresh uint8, or those loaded if there was none.
+            The coded gradient's norm.
 
         Raises:
-            PgcError: a place has no retained gradient.
+            PgcError: a place has no retained gradient, or the gradient was put into another room.
         """
-        missing = sorted(set(range(len(self._held))) - self._retained)
+        missing = sorted(set(range(len(self._held))) - self._retained.keys())
         if missing:
             raise PgcError(f"a coded gradient needs a retained gradient at every place: {missing} have none.")
-        coded, norm = encode(self._coefficients, [slot.cpu().numpy() for slot in self._slots if slot is not None])
         # By place, so that the order in which partitions were evaluated leaves no trace.
         fresh = [self._new_buffers[place] for place in sorted(self._new_buffers)]
-        return coded, norm, self._gradient.buffers.average(fresh or [self._gradient.base_buffers])
+        buffers[:] = self._gradient.buffers.average(fresh or [self._gradient.base_buffers])
+        gradients = [self._retained[place].cpu().numpy() for place in range(len(self._held))]
+        out = _vector(room, self.parameter_count)
+        if not self._goes_straight(room):
+            return blocks.weighted_sum(self._coefficients, gradients, out=out)
+        if not np.shares_memory(out, gradients[0]):
+            raise PgcError("the gradient was put into other memory than that where it is asked for.")
+        return blocks.norm(gradients[0])
 
-    def forget(self) -> None:
-        """Drop all retained gradients."""
-        self._retained.clear()
-        self._new_buffers.clear()
+    def _goes_straight(self, room: ByteArray) -> bool:
+        """Whether backward puts the coded gradient into this room."""
+        return self._plain and room.size == 4 * self.parameter_count
+
+    def _memory(self, place: int, room: ByteArray) -> Tensor:
+        if self._goes_straight(room):
+            return torch.from_numpy(room.view(np.float32))
+        if place not in self._slots:
+            self._slots[place] = self._gradient.empty()
+        return self._slots[place]
+
+
+def _vector(room: ByteArray, size: int) -> FloatArray | HalfArray:
+    """Room for a vector as such: float32 or bfloat16 by its number of bytes."""
+    if room.size == 4 * size:
+        return room.view(np.float32)
+    if room.size == 2 * size:
+        return room.view(np.uint16)
+    raise PgcError(f"a vector of {size} elements takes {4 * size} or {2 * size} bytes: got {room.size}.")

@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -81,7 +81,7 @@ class Update:
     culprits: tuple[int, ...]
     norm: float
     statistics: Statistics | None = None
-    combining: float = 0.0
+    combining: float = field(default=0.0, compare=False)
 
 
 class Learner:

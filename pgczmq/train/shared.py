@@ -4,11 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+import numpy as np
+
 from pgczmq.core.policies import Plan
 from pgczmq.errors import PgcError
 from pgczmq.train import blocks
 from pgczmq.train.blocks import ByteArray, FloatArray
-from pgczmq.train.gradient import PartitionGradient, encode
+from pgczmq.train.gradient import PartitionGradient
 from pgczmq.train.optimizer import Learner, Update
 
 Coded: TypeAlias = tuple[FloatArray, ByteArray]
@@ -120,7 +122,8 @@ class SharedTraining:
 
 
 def _coded(coefficients: Sequence[float], gradients: Sequence[FloatArray]) -> tuple[FloatArray, float]:
-    """``gradient.encode`` without its copy where the sum is one gradient as it is: neither is written to here."""
+    """The sum over all places, as ``gradient.Gradients.encode`` has it; one gradient as it is is not copied."""
     if list(coefficients) == [1.0]:
         return gradients[0], blocks.norm(gradients[0])
-    return encode(coefficients, gradients)
+    coded = np.empty(gradients[0].size, np.float32)
+    return coded, blocks.weighted_sum(coefficients, gradients, out=coded)

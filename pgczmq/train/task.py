@@ -35,8 +35,12 @@ class Task:
     """The user's model, data, loss and metric.
 
     Args:
-        model: builds a fresh module; its initial parameters come from torch's global random stream.
-        train: the training set: Samples, or a map-style torch Dataset of (input, target).
+        model: builds a fresh module; its initial parameters come from torch's global random stream. It must not write
+            to its parameters: a worker may compute on memory of the master's. Its first evaluation finds out whether
+            it does, with or without ``.data``, and ends in a sentence; if it begins later, and parameters come through
+            shared memory, the operating system ends the worker (a segmentation fault), and the run goes on without.
+        train: the training set: Samples, or a map-style torch Dataset of (input, target). It is read on two threads,
+            on one at a time.
         test: held-out data of the same kind, or None.
         loss: (output, target) -> scalar, the **mean** over the batch.
         metric: (output, target) -> scalar, a mean over the batch; None where there is none.

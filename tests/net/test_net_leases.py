@@ -29,15 +29,16 @@ pytestmark = [
     pytest.mark.skipif(not memory.AVAILABLE, reason="shared memory needs Linux"),
     pytest.mark.timeout(150),
 ]
-READERS, BLOCKS, WRITERS, STEPS = 6, 5, 5, 300
+READERS, BLOCKS, WRITERS = 6, 5, 5
+STEPS, OF_MUTANTS = 240, 160
 
 
-def readers(mutant=""):
-    return Readers(1, readers=READERS, blocks=BLOCKS, mutant=mutant).run(STEPS)
+def readers(steps, mutant=""):
+    return Readers(1, readers=READERS, blocks=BLOCKS, mutant=mutant).run(steps)
 
 
-def writers(mutant=""):
-    return Writers(1, writers=WRITERS, mutant=mutant).run(STEPS)
+def writers(steps, mutant=""):
+    return Writers(1, writers=WRITERS, mutant=mutant).run(steps)
 
 
 # ---------------------------------------------------------------- parameters
@@ -45,7 +46,7 @@ def writers(mutant=""):
 
 def test_readers_stopped_and_killed_in_every_state_never_use_torn_parameters():
     """The writer waits for none of them, or it would hang here: at times all are stopped."""
-    found = readers()
+    found = readers(STEPS)
     assert (found.torn, found.unnoticed, found.unfair) == (0, 0, 0)
     assert found.reads > STEPS // 10 and found.discarded > 0, "the scenario must have happened"
     assert found.most_bytes <= BLOCKS * rounded(NBYTES)
@@ -53,12 +54,12 @@ def test_readers_stopped_and_killed_in_every_state_never_use_torn_parameters():
 
 
 def test_without_looking_whether_the_lease_holds_torn_parameters_are_used():
-    found = readers("trusts every lease")
+    found = readers(OF_MUTANTS, "trusts every lease")
     assert found.torn > 0 and found.unnoticed > 0 and found.discarded == 0
 
 
 def test_without_the_readers_lock_versions_are_written_over_that_somebody_reads():
-    assert readers("locks nothing").unfair > 0
+    assert readers(OF_MUTANTS, "locks nothing").unfair > 0
 
 
 def test_without_the_writers_lock_versions_are_written_over_that_somebody_reads(monkeypatch):
@@ -67,19 +68,19 @@ def test_without_the_writers_lock_versions_are_written_over_that_somebody_reads(
         return True
 
     monkeypatch.setattr(Block, "try_to_write", take)
-    assert readers().unfair > 0
+    assert readers(OF_MUTANTS).unfair > 0
 
 
 def test_without_clearing_the_stamp_half_written_parameters_are_used(monkeypatch):
     monkeypatch.setattr(Block, "take_back", lambda self: None)
-    assert readers().torn > 0
+    assert readers(OF_MUTANTS).torn > 0
 
 
 # ---------------------------------------------------------------- gradients
 
 
 def test_gradients_of_writers_stopped_and_killed_in_every_state_are_whole_while_they_are_leased():
-    found = writers()
+    found = writers(STEPS)
     assert (found.torn, found.unfair) == (0, 0)
     assert found.reads > 10, "the scenario must have happened"
     assert not found.inodes & held_anywhere()
@@ -87,7 +88,7 @@ def test_gradients_of_writers_stopped_and_killed_in_every_state_are_whole_while_
 
 @pytest.mark.parametrize("mutant", ["waits for nobody", "leaves the stamp"])
 def test_without_the_guards_of_gradients_they_are_torn(mutant):
-    assert writers(mutant).torn > 0
+    assert writers(OF_MUTANTS, mutant).torn > 0
 
 
 # ---------------------------------------------------------------- a whole run

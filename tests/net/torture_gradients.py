@@ -65,6 +65,7 @@ class Writers:
                 self.crowd.disturb(self._step)
                 self._ask()
                 self._listen()
+            self._kill_one_half_way(self._step + 1)
             self._end()
         finally:
             self.crowd.close()
@@ -139,6 +140,24 @@ class Writers:
             self.findings.discarded += 1
         else:
             self._finish(end)
+
+    def _kill_one_half_way(self, step: int) -> None:
+        """Surely once: a whole payload, then half of the next."""
+        member, end = self.crowd.members[0], self._ends[0]
+        if end.lease is not None:
+            self._finish(end)
+        member.wake()
+        member.say([step])
+        while (message := member.hear()) != ["sealed", step]:
+            assert message is not None
+            member.wake()
+        end.sealed = step
+        member.pause_at("writing")
+        member.say([step + 1])
+        while member.paused_at != "writing":
+            member.wake()
+            assert member.hear() is not None
+        self.crowd.replace(0)
 
     def _end(self) -> None:
         for member, end in zip(self.crowd.members, self._ends.values(), strict=True):

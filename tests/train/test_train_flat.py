@@ -1,12 +1,9 @@
-import math
-
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from pgczmq.errors import ConfigError, WireError
-from pgczmq.train import blocks
 from pgczmq.train.data import ArraySamples
 from pgczmq.train.flat import FlatModel, build_model
 from pgczmq.train.task import Task
@@ -169,6 +166,45 @@ def test_a_snapshot_is_read_only_and_loads_elsewhere_to_the_same_bits() -> None:
     assert np.array_equal(other.params.numpy(), params) and params.any()
 
 
+def at_offset(values: np.ndarray, nbytes: int) -> np.ndarray:
+    """The same bytes in memory that begins so far behind a multiple of 64, and cannot be written."""
+    raw = np.empty(values.nbytes + 128, np.uint8)
+    begin = -raw.ctypes.data % 64 + nbytes
+    raw[begin : begin + values.nbytes] = values.view(np.uint8)
+    raw.setflags(write=False)
+    return raw[begin : begin + values.nbytes]
+
+
+def test_parameters_are_used_where_they_are_unless_they_are_not_aligned() -> None:
+    flat = FlatModel(batchnorm())
+    params = np.arange(len(flat), dtype=np.float32)
+    aligned = at_offset(params, 0)
+    flat.load(aligned)
+    first = flat.module.get_parameter("0.weight")
+    assert first.data_ptr() == aligned.ctypes.data and np.array_equal(flat.params.numpy(), params)
+    for offset in (16, 1, 4):
+        given = at_offset(params + np.float32(offset), offset)
+        flat.load(given.data)
+        assert first.data_ptr() == flat.params.data_ptr() != given.ctypes.data and first.data_ptr() % 64 == 0
+        assert np.array_equal(flat.params.numpy(), params + np.float32(offset))
+    flat.load(aligned)
+    assert first.data_ptr() == aligned.ctypes.data and np.array_equal(aligned.view(np.float32), params)
+
+
+@pytest.mark.parametrize("offset", [0, 1])
+def test_bfloat16_parameters_are_widened(offset: int) -> None:
+    flat = FlatModel(batchnorm())
+    exact = torch.randn(len(flat)).bfloat16()
+    given = at_offset(exact.view(torch.int16).numpy(), offset)
+    flat.load(given)
+    assert torch.equal(flat.params, exact.float())
+
+
+def test_a_model_that_rewrites_its_embeddings_is_refused() -> None:
+    with pytest.raises(ConfigError, match="Leave out max_norm"):
+        FlatModel(nn.Embedding(4, 2, max_norm=1.0))
+
+
 def test_a_model_is_built_from_the_seed_alone_and_leaves_the_global_stream_alone() -> None:
     task = Task(lambda: nn.Linear(4, 4), ArraySamples(torch.zeros(1, 4), torch.zeros(1)))
     torch.manual_seed(1)
@@ -180,21 +216,3 @@ def test_a_model_is_built_from_the_seed_alone_and_leaves_the_global_stream_alone
     assert not torch.equal(first, build_model(task, 6).params)
     with pytest.raises(ConfigError, match="got int"):
         build_model(Task(lambda: 3, task.train), 5)  # type: ignore[arg-type, return-value]
-
-
-def test_sums_in_blocks_are_sums_in_order() -> None:
-    rng = np.random.default_rng(0)
-    vectors = [rng.standard_normal(3 * blocks.BLOCK + 17, dtype=np.float32) for _ in range(3)]
-    out = np.full_like(vectors[0], np.nan)
-    blocks.weighted_sum([0.1, 1.0, -3.0], vectors, out=out)
-    expected = np.float32(0.1) * vectors[0] + np.float32(1) * vectors[1] + np.float32(-3) * vectors[2]
-    assert np.array_equal(out, expected)
-    assert blocks.norm(out) == pytest.approx(np.linalg.norm(out.astype(np.float64)), rel=1e-14)
-
-
-@pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf])
-def test_a_norm_is_finite_exactly_when_all_elements_are(odd: float) -> None:
-    vector = np.full(blocks.BLOCK + 2, np.finfo(np.float32).max)
-    assert math.isfinite(blocks.norm(vector))
-    vector[-1] = odd
-    assert not math.isfinite(blocks.norm(vector))

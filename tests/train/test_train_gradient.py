@@ -8,29 +8,30 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from roomed import Roomed
 from torch import Tensor, nn
 
 from pgczmq.errors import ConfigError, PgcError, WireError
 from pgczmq.train import blocks
 from pgczmq.train.data import ArraySamples, Partitions
 from pgczmq.train.flat import build_model
-from pgczmq.train.gradient import Gradients, resolve_device
+from pgczmq.train.gradient import resolve_device
 from pgczmq.train.task import Task, load_task
 
 RANDOM_ARGS = {"dropout": 0.3, "augment": True, "batchnorm": True}
 
 
-def worker(task: Task, held: list[int], *, coefficients: list[float] | None = None, batch: int = 20) -> Gradients:
+def worker(task: Task, held: list[int], *, coefficients: list[float] | None = None, batch: int = 20) -> Roomed:
     cut = Partitions(len(task.train), 4, batch_size=batch, seed=1)
-    return Gradients(task, held=held, coefficients=coefficients or [1.0] * len(held), partitions=cut, seed=1)
+    return Roomed(task, held=held, coefficients=coefficients or [1.0] * len(held), partitions=cut, seed=1)
 
 
 def start(task: Task) -> tuple[np.ndarray, np.ndarray]:
     return build_model(task, 11).snapshot()
 
 
-def coded_digest(gradients: Gradients) -> str:
-    coded, _, buffers = gradients.encode()
+def coded_digest(gradients: Roomed) -> str:
+    coded, _, buffers = gradients.coded()
     return hashlib.sha256(coded.tobytes() + buffers.tobytes()).hexdigest()
 
 
@@ -53,7 +54,7 @@ def test_replicas_agree_to_the_bit_whatever_else_their_workers_do() -> None:
     again = {1: second.evaluate(5, 2, 1.0), 2: second.evaluate(5, 0, 1.0)}
     assert losses == again
     for one, other in ((0, 2), (1, 0)):
-        assert torch.equal(first._slots[one], second._slots[other])  # type: ignore[arg-type]
+        assert torch.equal(first._retained[one], second._retained[other])  # type: ignore[arg-type]
 
 
 def test_the_order_of_evaluation_leaves_no_trace() -> None:
@@ -92,7 +93,7 @@ def test_random_numbers_depend_on_seed_partition_and_step(args: dict[str, object
     cut = Partitions(len(task.train), 4, batch_size=20, sampler="fixed-batch", seed=1)
     losses = []
     for seed, step in ((1, 0), (1, 1), (2, 0), (1, 0)):
-        gradients = Gradients(task, held=[0], coefficients=[1.0], partitions=cut, seed=seed)
+        gradients = Roomed(task, held=[0], coefficients=[1.0], partitions=cut, seed=seed)
         gradients.load(*start(task))
         losses.append(gradients.evaluate(step, 0, 1.0))
     assert losses[0] == losses[3] and len(set(losses)) == 3
@@ -103,7 +104,7 @@ def test_a_gradient_is_autograds_own() -> None:
     gradients = worker(task, [3])
     gradients.load(*start(task))
     loss = gradients.evaluate(2, 0, 1.0)
-    coded, norm, _ = gradients.encode()
+    coded, norm, _ = gradients.coded()
     module = build_model(task, 11).module
     cut = Partitions(len(task.train), 4, batch_size=20, seed=1)
     inputs, target = task.train.batch(torch.from_numpy(cut.minibatch(3, 2)))
@@ -120,19 +121,20 @@ def test_retained_gradients_stay_until_they_are_evaluated_again() -> None:
     gradients.load(*start(task))
     gradients.evaluate(0, 0, 1.0)
     with pytest.raises(PgcError, match=r"\[1\] have none"):
-        gradients.encode()
+        gradients.coded()
     gradients.evaluate(0, 1, 1.0)
-    before, _, _ = gradients.encode()
-    kept = before.copy()
+    before, _, _ = gradients.coded()
     params, buffers = start(task)
     gradients.load(params + np.float32(0.01), buffers)
-    assert np.array_equal(gradients.encode()[0], before)
+    assert np.array_equal(gradients.coded()[0], before)
     gradients.evaluate(1, 0, 1.0)
-    after, _, _ = gradients.encode()
-    assert np.array_equal(before, kept) and not np.array_equal(after, before)  # a fresh array each time
-    gradients.forget()
-    with pytest.raises(PgcError, match=r"\[0, 1\] have none"):
-        gradients.encode()
+    after, _, _ = gradients.coded()
+    assert not np.array_equal(after, before)
+    gradients.forget(1)
+    with pytest.raises(PgcError, match=r"\[1\] have none"):
+        gradients.coded()
+    gradients.evaluate(1, 1)
+    gradients.coded()
 
 
 def test_an_evaluation_that_fails_leaves_no_half_gradient() -> None:
@@ -150,7 +152,7 @@ def test_an_evaluation_that_fails_leaves_no_half_gradient() -> None:
     with pytest.raises(RuntimeError, match="no luck"):
         gradients.evaluate(1, 0)
     with pytest.raises(PgcError, match=r"\[0\] have none"):
-        gradients.encode()
+        gradients.coded()
 
 
 def test_every_evaluation_starts_from_the_buffers_that_came_with_the_step() -> None:
@@ -161,21 +163,21 @@ def test_every_evaluation_starts_from_the_buffers_that_came_with_the_step() -> N
         gradients = worker(task, [partition])
         gradients.load(params, buffers)
         gradients.evaluate(0, 0, 1.0)
-        alone.append(gradients.encode()[2])
+        alone.append(gradients.coded()[2])
     both = worker(task, [0, 1])
     both.load(params, buffers)
     both.evaluate(0, 1, 1.0)
     both.evaluate(0, 0, 1.0)
-    mean = both.encode()[2]
+    mean = both.coded()[2]
     floats = len(mean) - 2 * 8
     expected = np.mean([part[:floats].view(np.float32) for part in alone], axis=0, dtype=np.float64)
     assert np.array_equal(mean[:floats].view(np.float32), expected.astype(np.float32))
     assert mean[floats:].view(np.int64).tolist() == [1, 1]
     # At the next step only what was evaluated then counts, and nothing evaluated leaves the buffers as they are.
     both.load(params, buffers)
-    assert np.array_equal(both.encode()[2], buffers)
+    assert np.array_equal(both.coded()[2], buffers)
     both.evaluate(0, 1, 1.0)
-    assert np.array_equal(both.encode()[2], alone[1])
+    assert np.array_equal(both.coded()[2], alone[1])
 
 
 def test_a_model_without_buffers_sends_none() -> None:
@@ -183,7 +185,7 @@ def test_a_model_without_buffers_sends_none() -> None:
     gradients = worker(task, [0])
     gradients.load(*start(task))
     gradients.evaluate(0, 0, 1.0)
-    assert gradients.encode()[2].size == 0
+    assert gradients.coded()[2].size == 0
 
 
 def _scramble(noise: int) -> None:
@@ -227,6 +229,104 @@ def test_data_sets_that_augment_with_global_streams_agree_too() -> None:
         gradients.evaluate(3, 0, 1.0)
         results.append((coded_digest(gradients), gradients.fingerprint["data"]))
     assert results[0] == results[1]
+
+
+def test_one_gradient_goes_straight_into_the_room_and_several_are_summed_into_it() -> None:
+    task = load_task("digits-cnn", {}, 1)
+    single, pair = worker(task, [2]), worker(task, [2, 0], coefficients=[2.0, -0.5])
+    parts = []
+    for partition in (2, 0):
+        alone = worker(task, [partition], coefficients=[1.0])
+        alone.evaluate(4, 0)
+        parts.append(alone.coded()[0])
+    single.evaluate(4, 0)
+    assert single.room.tobytes() == parts[0].tobytes()  # before it is asked for
+    assert single.coded()[1] == blocks.norm(parts[0])
+    for place in (1, 0):
+        pair.evaluate(4, place)
+        assert (pair.room == 255).all()
+    coded, norm, _ = pair.coded()
+    assert np.array_equal(coded, np.float32(2) * parts[0] + np.float32(-0.5) * parts[1]) and norm == blocks.norm(coded)
+
+
+@pytest.mark.parametrize("coefficients", [[1.0], [2.0, -0.5]])
+def test_a_room_of_half_the_size_gets_bfloat16(coefficients: list[float]) -> None:
+    task = load_task("digits-cnn", {}, 1)
+    gradients = worker(task, [2, 0][: len(coefficients)], coefficients=coefficients)
+    room = np.empty(2 * gradients.parameter_count, np.uint8)
+    for place in range(len(coefficients)):
+        gradients.evaluate(4, place, 1.0, room)
+    norm = gradients.encode(room, np.empty(0, np.uint8))
+    for place in range(len(coefficients)):
+        gradients.evaluate(4, place)
+    coded, exact_norm, _ = gradients.coded()
+    assert norm == exact_norm
+    assert torch.equal(torch.from_numpy(room).view(torch.bfloat16), torch.from_numpy(coded).bfloat16())
+
+
+def test_rooms_that_are_not_meant_are_refused() -> None:
+    gradients = worker(load_task("digits-mlp", {}, 1), [0])
+    gradients.evaluate(0, 0)
+    with pytest.raises(PgcError, match="other memory"):
+        gradients.encode(gradients.room.copy(), np.empty(0, np.uint8))
+    with pytest.raises(PgcError, match="bytes: got 12"):
+        gradients.encode(np.empty(12, np.uint8), np.empty(0, np.uint8))
+
+
+def test_replicas_agree_wherever_their_parameters_are_in_memory() -> None:
+    task = load_task("digits-mlp", {"hidden": 129}, 1)  # with one sample, a product that depends on the alignment
+    params, buffers = start(task)
+    digests = set()
+    for offset in range(0, 64, 4):
+        raw = np.empty(params.nbytes + 128, np.uint8)
+        begin = -raw.ctypes.data % 64 + offset
+        raw[begin : begin + params.nbytes] = params.view(np.uint8)
+        gradients = worker(task, [1], batch=1)
+        gradients.load(raw[begin : begin + params.nbytes], buffers)
+        gradients.evaluate(1, 0)  # the first one is on a copy
+        gradients.evaluate(0, 0)
+        digests.add(coded_digest(gradients))
+    assert len(digests) == 1
+
+
+def test_a_worker_computes_on_memory_that_it_cannot_write(tmp_path: Path) -> None:
+    task = load_task("digits-cnn", RANDOM_ARGS, 1)
+    params, buffers = start(task)
+    (tmp_path / "params").write_bytes(params.tobytes())
+    mapped = np.memmap(tmp_path / "params", np.uint8, "r")
+    one, other = worker(task, [1, 2]), worker(task, [1, 2])
+    for step in range(2):
+        one.load(mapped, buffers)
+        other.load(params.tobytes(), buffers)
+        for place in (0, 1):
+            assert one.evaluate(step, place) == other.evaluate(step, place)
+        assert coded_digest(one) == coded_digest(other)
+
+
+class Writing(nn.Module):
+    """Keeps its weights small by itself, in one of two ways."""
+
+    def __init__(self, *, by_data: bool) -> None:
+        super().__init__()
+        self.layer, self.by_data = nn.Linear(2, 2), by_data
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        with torch.no_grad():
+            (self.layer.weight.data if self.by_data else self.layer.weight).clamp_(-0.01, 0.01)
+        return self.layer(inputs)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("by_data", [True, False])
+def test_a_model_that_writes_to_its_parameters_is_refused_and_does_not_get_at_them(by_data: bool) -> None:
+    task = Task(lambda: Writing(by_data=by_data), ArraySamples(torch.ones(8, 2), torch.zeros(8, dtype=torch.int64)))
+    gradients = worker(task, [0], batch=2)
+    params, buffers = start(task)
+    kept = params.copy()
+    gradients.load(params, buffers)
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"optimizer's step alone: Writing writes"):
+            gradients.evaluate(0, 0)
+    assert np.array_equal(params, kept) and np.array_equal(gradients._gradient._flat.params.numpy(), kept)
 
 
 def test_wrong_sizes_are_a_wire_error_and_wrong_losses_the_users() -> None:

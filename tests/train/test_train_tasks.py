@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from roomed import Roomed
 
 from pgczmq.config import OptimizerConfig
 from pgczmq.errors import ConfigError
@@ -14,7 +15,6 @@ from pgczmq.train.augment import random_crop, random_flip
 from pgczmq.train.data import Partitions, hold
 from pgczmq.train.evaluate import Evaluator
 from pgczmq.train.folder import FolderSamples
-from pgczmq.train.gradient import Gradients
 from pgczmq.train.optimizer import Learner
 from pgczmq.train.task import TASKS, Task, load_task
 
@@ -39,14 +39,14 @@ def test_built_in_tasks_train(name: str, args: dict[str, Any], rate: float, step
     task = load_task(name, args, 1)
     batch = min(32, len(task.train) // 2)
     cut = Partitions(len(task.train), 2, batch_size=batch, sampler="fixed-batch", seed=1)
-    gradients = Gradients(task, held=[0], coefficients=[1.0], partitions=cut, seed=1)
+    gradients = Roomed(task, held=[0], coefficients=[1.0], partitions=cut, seed=1)
     learner = Learner(task, config=OptimizerConfig(lr=rate), steps=steps, seed=1)
     assert gradients.fingerprint == learner.fingerprint
     losses = []
     for step in range(steps):
         gradients.load(*learner.snapshot())
         losses.append(gradients.evaluate(step, 0, 1.0))
-        coded, _, buffers = gradients.encode()
+        coded, _, buffers = gradients.coded()
         assert learner.apply(step, [(0, 1.0, coded, buffers)]).finite
     assert losses[-1] < 0.9 * losses[0]
     loss, metric = Evaluator(task, 1).evaluate(*learner.snapshot())
@@ -152,7 +152,7 @@ def test_a_folder_of_images_is_a_task(tmp_path: Path) -> None:
     pictures(tmp_path / "val", {"cat": 2, "dog": 2, "emu": 2}, size=(20, 30))
     task = load_task("resnet18", {"root": str(tmp_path), "dataset": "imagefolder"}, 1)
     cut = Partitions(len(task.train), 4, batch_size=4, seed=1)
-    gradients = Gradients(task, held=[1, 2], coefficients=[1.0, 1.0], partitions=cut, seed=1)
+    gradients = Roomed(task, held=[1, 2], coefficients=[1.0, 1.0], partitions=cut, seed=1)
     hold(task.train, cut, [1, 2])
     assert isinstance(task.train, FolderSamples) and len(task.train._held) == 8  # what is held, and no more
     learner = Learner(task, config=OptimizerConfig(lr=0.01), steps=1, seed=1)
