@@ -95,14 +95,14 @@ def log_to(console: "Console") -> None:
         logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", force=True)
 
 
-def check_writable(file: Path) -> None:
+def check_writable(file: Path, option: str = "--json") -> None:
     """Better before the run than after it."""
     from pgczmq.errors import ConfigError
 
     try:
         file.open("a").close()
     except OSError as error:
-        raise ConfigError(f"--json needs a file that can be written: {file}: {error.strerror}.") from None
+        raise ConfigError(f"{option} needs a file that can be written: {file}: {error.strerror}.") from None
 
 
 def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) -> int:

@@ -240,6 +240,86 @@ def bench_sim(json: JsonOption = None) -> None:
     guarded(command)
 
 
+@bench.command("transport")
+def bench_transport(
+    workers: Annotated[int, typer.Option(min=2, max=128, help="Worker processes.")] = 12,
+    params: Annotated[int, typer.Option(min=1, help="Parameters, each a float32.")] = 11_700_000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each contender that count, at least.")] = 30,
+    against: Annotated[
+        str, typer.Option(metavar="A,B,C", help="Of ray, gloo, pyzmq and memory.")
+    ] = "ray,gloo,pyzmq,memory",
+    json: JsonOption = None,
+) -> None:
+    """Measure steps without a model, over shared memory, ipc and TCP, against what else there is; minutes.
+
+    Everybody makes new gradients and updates the parameters with their mean, in processes of this machine, in turns.
+    """
+
+    def command() -> int:
+        from pgczmq.bench.transport.work import Work
+        from pgczmq.cli.bench import transport
+
+        rivals = [name.strip() for name in against.split(",") if name.strip()]
+        transport(Work(workers, params), steps=steps, against=rivals, json_file=json)
+        return 0
+
+    guarded(command)
+
+
+@bench.command("hosts")
+def bench_hosts(
+    workers: Annotated[int, typer.Option(min=1, max=128, help="Hosts beside the master's.")] = 12,
+    mbits: Annotated[
+        str, typer.Option(metavar="A,B", help="Limits of every link, Mbit/s, one after the other.")
+    ] = "1000,200",
+    params: Annotated[
+        int, typer.Option(min=1, help="Parameters at 1000 Mbit/s; in proportion at others, so that steps take as long.")
+    ] = 11_700_000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each row that count.")] = 3,
+    json: JsonOption = None,
+) -> None:
+    """Measure steps without a model between hosts with links of limited rate, all on this machine; minutes.
+
+    Hosts are network namespaces: that needs Linux and root, and says so where it cannot be.
+    """
+
+    def command() -> int:
+        from pgczmq.cli.hosts import show
+
+        show(mbits, workers=workers, params=params, steps=steps, json_file=json)
+        return 0
+
+    guarded(command)
+
+
+@bench.command("step")
+def bench_step(
+    task: Annotated[str, typer.Option(help="What is trained; images of the ResNets are generated.")] = "resnet18-cifar",
+    workers: Annotated[int, typer.Option(min=2, max=128, help="Worker processes.")] = 12,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each scheme that count.")] = 8,
+    schemes: Annotated[str, typer.Option(metavar="A,B,C", help="One run of each.")] = "dgd,gc-cr,pgc-cr",
+    json: JsonOption = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Write all steps there, for ui.perfetto.dev.")
+    ] = None,
+) -> None:
+    """Measure where the time of real steps goes, and what they take over their gradients alone; minutes.
+
+    They are steps of runs on this machine, one after the other, between measurements of their gradients alone.
+    """
+
+    def command() -> int:
+        from pgczmq.bench.step.measure import run_config
+        from pgczmq.cli.compare import names
+        from pgczmq.cli.step import show
+
+        runs = [run_config(task, scheme, workers=workers, steps=steps) for scheme in dict.fromkeys(names(schemes))]
+        show(runs, json_file=json, trace_file=trace)
+        return 0
+
+    guarded(command)
+
+
 @pgc.command()
 def explain(
     config: ConfigOption = None,

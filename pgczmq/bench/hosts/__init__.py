@@ -1,0 +1,1 @@
+"""Several hosts on one machine, each with a network of its own, and this program on them."""

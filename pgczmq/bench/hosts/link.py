@@ -1,0 +1,158 @@
+"""What a host's link carries during a step, by the kernel's counters.
+
+Goodput is what is left of the counted bytes without Ethernet, IP and TCP headers. What follows is measured from
+samples of the counters, so a phase seems up to two periods longer than it is, and its goodput that much less:
+
+    published            out ends                in ends
+    |-- parameters out --|                         |
+                      |------ gradients in --------|
+                      in begins, with the first worker that has everything
+"""
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from types import TracebackType
+
+from pgczmq.bench.hosts.lab import Lab
+from pgczmq.errors import ClusterError
+
+SEGMENT_BYTES = 1448
+HEADER_BYTES = 14 + 20 + 20 + 12
+"""Of a TCP packet with timestamps; a bucket counts them for every segment, an interface for every packet."""
+CEILING = SEGMENT_BYTES / (SEGMENT_BYTES + HEADER_BYTES)
+"""The part of the limit that is payload when every packet is full."""
+PERIOD = 0.005
+SAMPLES_AT_LEAST = 10
+BEGUN = 0.001
+"""A phase has begun when this part of its bytes has passed: heartbeats and acknowledgements are no beginning."""
+MOVING = 0.01
+"""A link is idle while it carries less than this part of its limit."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Payload bytes that a host had sent and received at a time on ``time.monotonic``."""
+
+    at: float
+    sent: int
+    received: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One direction during one step.
+
+    Args:
+        begin, end: of its first and last byte, seconds since the step was published.
+        percent: of the link's limit, payload.
+    """
+
+    begin: float
+    end: float
+    percent: float
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """The transfers of one step.
+
+    Args:
+        out: parameters that leave the master.
+        back: gradients that come.
+        idle_seconds: between the first byte and the last in which nothing moved.
+        percent: of the limit, what the step needs in both directions over the time from the first byte to the last
+            without the idle time. The directions overlap where workers differ, so it may be more than a link carries.
+    """
+
+    out: Phase
+    back: Phase
+    idle_seconds: float
+    percent: float
+
+
+class Watch:
+    """Samples a host's counters from ``with`` until its end."""
+
+    def __init__(self, lab: Lab, host: str) -> None:
+        self._lab = lab
+        self._host = host
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.samples: list[Sample] = []
+
+    def __enter__(self) -> "Watch":
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop."""
+        self._over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._over.wait(PERIOD):
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        counted = self._lab.counters(self._host)
+        sent = counted.sent_bytes - HEADER_BYTES * counted.sent_packets
+        received = counted.received_bytes - HEADER_BYTES * counted.received_packets
+        self.samples.append(Sample(time.monotonic(), sent, received))
+
+
+def transfers(samples: Sequence[Sample], begin: float, end: float, nbytes: int, rate: float) -> Transfers:
+    """What happened between two times.
+
+    Args:
+        samples: of the master's link, the first before ``begin``, the last after ``end``.
+        begin, end: when the step was published and when its update was applied.
+        nbytes: payload of the step in each direction.
+        rate: the link's limit, bits a second.
+
+    Raises:
+        ClusterError: there are too few samples to tell.
+    """
+    times = [sample.at for sample in samples]
+    window = samples[max(0, bisect_right(times, begin) - 1) : bisect_right(times, end) + 1]
+    if len(window) < SAMPLES_AT_LEAST:
+        raise ClusterError(
+            f"a step of {end - begin:.3f} s was too short to see what the link carried: {len(window)} samples, "
+            f"at least {SAMPLES_AT_LEAST} needed. More parameters make longer steps."
+        )
+    out = _span([sample.sent - window[0].sent for sample in window], nbytes)
+    # The last gradients of the step before are in by ``begin``, but not yet in the sample before it.
+    back = _span([sample.received - window[1].received for sample in window], nbytes)
+    moves = window[min(out[0], back[0]) : max(out[1], back[1]) + 1]
+    idle = sum(after.at - before.at for before, after in pairwise(moves) if _is_idle(before, after, rate))
+    seconds = moves[-1].at - moves[0].at - idle
+    return Transfers(
+        _phase(window, out, begin, nbytes, rate),
+        _phase(window, back, begin, nbytes, rate),
+        idle,
+        100 * 8 * 2 * nbytes / seconds / rate,
+    )
+
+
+def _is_idle(before: Sample, after: Sample, rate: float) -> bool:
+    moved = max(after.sent - before.sent, after.received - before.received)
+    return 8 * moved < MOVING * rate * (after.at - before.at)
+
+
+def _span(passed: Sequence[int], nbytes: int) -> tuple[int, int]:
+    """Places of the last sample before the first byte and of the first that has them all."""
+    begun = next(place for place, moved in enumerate(passed) if moved > BEGUN * nbytes)
+    full = [place for place, moved in enumerate(passed) if moved >= nbytes]
+    return max(0, begun - 1), full[0] if full else len(passed) - 1
+
+
+def _phase(window: Sequence[Sample], span: tuple[int, int], begin: float, nbytes: int, rate: float) -> Phase:
+    first, last = window[span[0]].at, window[span[1]].at
+    return Phase(first - begin, last - begin, 100 * 8 * nbytes / (last - first) / rate)

@@ -1,0 +1,196 @@
+"""This program itself, without a model: a real master and real workers over real sockets.
+
+``run_master`` and ``run_worker`` are for other benches too, whose processes are started in other ways.
+"""
+
+import asyncio
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from pgczmq.app import processes
+from pgczmq.bench.transport.turn import Crew, Turn, serve
+from pgczmq.bench.transport.vectors import VectorMaster, VectorWorker
+from pgczmq.bench.transport.work import FloatArray, Work
+from pgczmq.core import schemes
+from pgczmq.core.delays import NoDelay
+from pgczmq.core.engine import Engine, Rules
+from pgczmq.core.pipeline import Pipeline
+from pgczmq.core.schemes import Scheme
+from pgczmq.core.settings import Settings
+from pgczmq.errors import PgcError
+from pgczmq.net import wire
+from pgczmq.net.compute import Aside, Snapshot
+from pgczmq.net.exchange import Exchange
+from pgczmq.net.hub import Assignment, Hub
+from pgczmq.net.master import Ending, Master
+from pgczmq.net.sockets import Sockets
+from pgczmq.net.workbench import Prepared
+from pgczmq.net.worker import Worker
+from pgczmq.runlog import Record, StepRecord
+
+HEARTBEAT = 2.0
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where the master listens, and how payloads go.
+
+    Args:
+        bind: numeric address, or ipc://PATH, to which "-PORT" is added.
+        port: control port, the other three follow; 0 for any free ones, which ipc does not have.
+        payload: "tcp", which is ZeroMQ over whatever ``bind`` is, or "shm".
+        wire_dtype: "float32" or "bfloat16".
+    """
+
+    bind: str = "127.0.0.1"
+    port: int = 0
+    payload: str = "tcp"
+    wire_dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Served:
+    """What became of a run.
+
+    Args:
+        ending: how it ended.
+        started_at: when the records' times begin, on ``time.monotonic``.
+        steps: the record of each.
+        params: after the last, float32 (P,).
+    """
+
+    ending: Ending
+    started_at: float
+    steps: Sequence[StepRecord]
+    params: FloatArray
+
+
+def run(turn: Turn) -> list[float]:
+    """A turn. A step takes from its publication to that of the next, the last one until it is applied."""
+    way = _way(turn)
+    if way.wire_dtype == "bfloat16":
+        import torch  # noqa: F401  before the workers are forked, not once in each of them
+    crew = Crew(turn, worker, range(turn.workers))
+    processes.keep_large_blocks()
+    steps = run_master(turn.work, turn.steps, way, opened=crew.tell).steps
+    crew.join()
+    published = [step.published_at for step in steps]
+    ends = [*published[1:], steps[-1].applied_at]
+    return [end - begin for begin, end in zip(published, ends, strict=True)]
+
+
+def worker(turn: Turn, number: int, pipe: Connection) -> None:
+    """One worker process."""
+    processes.keep_large_blocks()
+    run_worker(turn.work, _way(turn).bind, int(pipe.recv()), number)
+
+
+def _way(turn: Turn) -> Way:
+    """The variants are the names of the bench's rows."""
+    ways = {
+        "shm": Way(payload="shm"),
+        "ipc": Way(bind=f"ipc://{Path(turn.scratch)}/pgc", port=1),
+        "tcp": Way(),
+        "tcp-bfloat16": Way(wire_dtype="bfloat16"),
+    }
+    return ways[turn.variant]
+
+
+def run_master(work: Work, steps: int, way: Way, *, opened: Callable[[int], None]) -> Served:
+    """A whole run under dgd; ``opened`` is told the control port once workers may come.
+
+    Raises:
+        PgcError: the run ended early, or its result is wrong.
+    """
+    served = asyncio.run(_serve_master(work, steps, way, opened))
+    if len(served.steps) < steps:
+        raise PgcError(f"the run ended after {len(served.steps)} of {steps} steps: {served.ending.reason}.")
+    work.check(served.params, steps)
+    return served
+
+
+def run_worker(work: Work, host: str, port: int, number: int) -> None:
+    """One worker, until its master says that the run is over.
+
+    Raises:
+        JoinRefused, MasterUnreachable: as net.worker.Worker.run.
+    """
+    asyncio.run(_serve_worker(work, host, port, number))
+
+
+async def _serve_master(work: Work, steps: int, way: Way, opened: Callable[[int], None]) -> Served:
+    scheme = _scheme(work)
+    compute = VectorMaster(work, processes.cores())
+    exchange = Exchange(compute, payload=way.payload, wire_dtype=way.wire_dtype, workers=work.workers)
+    records: list[StepRecord] = []
+    started_at = time.monotonic()
+
+    def keep(record: Record) -> None:
+        if isinstance(record, StepRecord):
+            records.append(record)
+
+    try:
+        with Sockets() as sockets:
+            sockets.farewell = 0.5
+            hub = _hub(sockets, scheme, way, exchange)
+            master = Master(
+                Engine(scheme, Rules(steps=steps, heartbeat=HEARTBEAT), NoDelay().seconds, 0.0),
+                hub,
+                compute=compute,
+                aside=Aside(_evaluate, lambda step: step, str),
+                sink=keep,
+                heartbeat=HEARTBEAT,
+                started_at=started_at,
+            )
+            opened(hub.ports.control)
+            ending = await master.run()
+    finally:
+        exchange.close()
+    return Served(ending, started_at, records, compute.params)
+
+
+async def _serve_worker(work: Work, host: str, port: int, number: int) -> None:
+    def prepare(welcome: wire.Welcome) -> Prepared:
+        scheme = _scheme(work)
+        pipeline = Pipeline(
+            welcome.worker,
+            welcome.held,
+            schedule=scheme.schedule,
+            on_new_step=scheme.on_new_step,
+            delay=NoDelay().seconds,
+        )
+        return Prepared(VectorWorker(work, welcome.worker), pipeline, HEARTBEAT)
+
+    with Sockets() as sockets:
+        await Worker(sockets, host=host, port=port, number=number, prepare=prepare, patience=PATIENCE_SECONDS).run()
+
+
+def _scheme(work: Work) -> Scheme:
+    return schemes.build(Settings("dgd", work.workers))
+
+
+def _hub(sockets: Sockets, scheme: Scheme, way: Way, exchange: Exchange) -> Hub:
+    rows = scheme.coefficients_NC.tolist()
+    return Hub(
+        sockets,
+        bind=way.bind,
+        port=way.port,
+        run="bench",
+        master=uuid.uuid4().hex[:16],
+        config="",
+        assignments=[Assignment(held, tuple(row)) for held, row in zip(scheme.placement.held, rows, strict=True)],
+        exchange=exchange,
+    )
+
+
+async def _evaluate(step: int, snapshot: Snapshot) -> None:
+    """There is nothing to evaluate on."""
+
+
+if __name__ == "__main__":
+    serve(run)
