@@ -9,8 +9,10 @@ import ctypes
 import multiprocessing
 import multiprocessing.util
 import os
+import platform
 import shutil
 import signal
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -21,6 +23,8 @@ from typing import Any
 PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient", "pgczmq.train.evaluate"]
 _OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
 _directory: str | None = None  # of the helper's socket, once there is a helper
+SLICE_NANOSECONDS = 100_000_000
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # the system call, by machine
 # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes; and M_ARENA_MAX, since any other arena maps what is over
 # 64 MB afresh each time: filling 100 MB in a thread takes 12 ms there, 4 ms in the first.
 _MALLOC = {-3: 2**30, -1: 2**31 - 1, -2: 2**28, -8: 1}
@@ -111,6 +115,19 @@ def normal_priority(process: int) -> None:
     if hasattr(os, "SCHED_OTHER"):
         with contextlib.suppress(OSError):  # it has ended, or this user may not: then it stays as it is
             os.sched_setscheduler(process, os.SCHED_OTHER, os.sched_param(0))
+
+
+def long_slices() -> None:
+    """Ask the scheduler to let this thread compute for longer at a time, where it takes such wishes (Linux 6.12).
+
+    Twelve processes on two cores find their caches cold after every switch: gradients of a ResNet-18 take 7 % longer
+    in slices of 3 ms than alone, 2 % in these. A thread that wakes up still comes first.
+    """
+    call = _SCHED_SETATTR.get(platform.machine())
+    if sys.platform == "linux" and call is not None and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        nice = os.getpriority(os.PRIO_PROCESS, 0)  # stays as it is
+        wish = struct.pack("IIQiIQQQ", 48, os.SCHED_OTHER, 0, nice, 0, SLICE_NANOSECONDS, 0, 0)  # struct sched_attr
+        ctypes.CDLL(None).syscall(call, 0, ctypes.create_string_buffer(wish, len(wish)), 0)
 
 
 def cores() -> int:

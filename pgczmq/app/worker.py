@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgczmq.app.build import delay_of, partitions_of, scheme_of
-from pgczmq.app.processes import cores, keep_large_blocks
+from pgczmq.app.processes import cores, keep_large_blocks, long_slices
 from pgczmq.config import RunConfig, loads, reason
 from pgczmq.core.delays import NoDelay
 from pgczmq.core.pipeline import Pipeline
@@ -127,6 +127,7 @@ def prepare(welcome: wire.Welcome, threads: int) -> Prepared:
     from pgczmq.train.task import load_task
 
     config = loads(welcome.config)
+    long_slices()
     torch.set_num_threads(_threads(config, threads))
     scheme = scheme_of(config)
     task = load_task(config.task.name, config.task.args, config.seed)

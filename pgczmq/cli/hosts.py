@@ -8,7 +8,7 @@ from statistics import median
 import typer
 
 from pgczmq.bench.hosts.lab import Lab
-from pgczmq.bench.hosts.link import CEILING
+from pgczmq.bench.hosts.link import CEILING, DONE
 from pgczmq.bench.hosts.measure import FULL_RATE, PERCENT_AT_LEAST, Row, measure
 from pgczmq.bench.transport.work import Work
 from pgczmq.cli.common import check_writable
@@ -17,7 +17,7 @@ from pgczmq.errors import ConfigError
 DTYPES = ("float32", "bfloat16")
 COLUMNS = (
     f"{'Mbit/s':>10}  {'wire_dtype':10} {'MB a way':>10} {'seconds a step':>25} {'times full link':>17} "
-    f"{'out %':>7} {'in %':>7} {'link %':>7} {'idle s':>7} {'again MB':>9}"
+    f"{'out %':>7} {'in %':>7} {'idle s':>7} {'again MB':>9}"
 )
 """A step over what it would take if the link were full all the time, then goodput in percent of the limit."""
 
@@ -68,17 +68,16 @@ def line(row: Row) -> str:
     """Medians, with the least and largest step."""
     seconds = f"{median(row.seconds):.3f} [{min(row.seconds):.3f}, {max(row.seconds):.3f}]"
     ratio = median(row.seconds) / (2 * 8 * row.nbytes / row.rate / CEILING)
-    out = median(step.out.percent for step in row.link)
-    back = median(step.back.percent for step in row.link)
     idle = median(step.idle_seconds for step in row.link)
     what = f"{row.rate / 1e6:10.0f}  {row.wire_dtype:10} {row.nbytes / 1e6:10.1f} {seconds:>25} {ratio:17.3f}"
-    return f"{what} {out:7.1f} {back:7.1f} {row.percent:7.1f} {idle:7.3f} {row.again_bytes / 1e6:9.1f}"
+    return f"{what} {row.out_percent:7.1f} {row.back_percent:7.1f} {idle:7.3f} {row.again_bytes / 1e6:9.1f}"
 
 
 def verdict(row: Row) -> str:
-    """Whether the master's link carries what is asked for."""
+    """Whether the master's link carries what is asked for, in that direction in which it carries less."""
     missed = "" if row.percent >= PERCENT_AT_LEAST else ": too little"
     return (
-        f"{row.wire_dtype}: during a step's transfers the master's link carries {row.percent:.1f} % of its limit "
-        f"(at least {PERCENT_AT_LEAST:g} asked for){missed}"
+        f"{row.wire_dtype}: goodput of the master's link is {row.out_percent:.1f} % of its limit while parameters go "
+        f"out and {row.back_percent:.1f} % while gradients come in, each from the first byte until {100 * DONE:g} % of "
+        f"the bytes are through (at least {PERCENT_AT_LEAST:g} % asked for in both){missed}"
     )

@@ -104,16 +104,19 @@ def _overheads(rows: Sequence[Row]) -> Table:
     own, overheads = [row.own for row in rows], [row.overhead for row in rows]
     lines: list[tuple[str, Iterable[str]]] = [
         ("seconds", [words.duration(one.median) for one in seconds]),
-        ("  least, most", [f"{words.duration(one.low)}, {words.duration(one.high)}" for one in seconds]),
+        ("  least", [words.duration(one.low) for one in seconds]),
+        ("  most", [words.duration(one.high) for one in seconds]),
         ("gradients", [f"{row.over_steps(lambda step: step.evaluations).median:g}" for row in rows]),
         ("one alone, before the run", [words.duration(row.before.alone) for row in rows]),
         ("one alone, after the run", [words.duration(row.after.alone) for row in rows]),
         (f"compute: gradients x alone / {rows[0].cores}", [words.duration(row.compute.median) for row in rows]),
         ("overhead over compute", [_percent(one.median) for one in overheads]),
-        ("  least, most", [f"{_percent(one.low)}, {_percent(one.high)}" for one in overheads]),
+        ("  least", [_percent(one.low) for one in overheads]),
+        ("  most", [_percent(one.high) for one in overheads]),
         (f"gradients of {rows[0].workers} processes: overhead", [_percent(row.sharing) for row in rows]),
         ("overhead over these", [_percent(one.median) for one in own]),
-        ("  least, most", [f"{_percent(one.low)}, {_percent(one.high)}" for one in own]),
+        ("  least", [_percent(one.low) for one in own]),
+        ("  most", [_percent(one.high) for one in own]),
     ]
     for name, texts in lines:
         table.add_row(name, *texts)

@@ -11,10 +11,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 SHORT_SECONDS = 0.0002
-SHORT_BEFORE, LONG_COUNTS = 8, 4
-"""So many more short calls of a kind than long ones, each of which counts for several, and they are made right here."""
+SHORT_BEFORE = 8
+"""A kind of call that was short so often in a row is made right here, until one of them is not."""
 
 Result = TypeVar("Result")
+Failed = Callable[[BaseException], None]
 
 
 class Beside:
@@ -24,11 +25,12 @@ class Beside:
         failed: told of an error in a call, on the event loop.
     """
 
-    def __init__(self, failed: Callable[[BaseException], None]) -> None:
+    def __init__(self, failed: Failed) -> None:
         self._failed = failed
+        self._closed = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._there = 0  # calls on the thread that are not finished
-        self._short: dict[str, int] = {}  # how much more often short than long, by kind
+        self._short: dict[str, int] = {}  # how often in a row, by kind
 
     def call(self, kind: str, then: Callable[[Result], None], function: Callable[..., Result], *arguments: Any) -> None:
         """Call the function, and then ``then`` with its result, on the event loop.
@@ -36,54 +38,74 @@ class Beside:
         Args:
             kind: names calls that take about as long.
         """
+        self._call(kind, then, self._failed, function, *arguments)
+
+    def start(self, kind: str, function: Callable[..., Result], *arguments: Any) -> asyncio.Future[Result]:
+        """The same, with a future of the result, or of the error, in place of ``then`` and ``failed``."""
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+
+        def then(result: Result) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        def failed(error: BaseException) -> None:
+            if not future.done():
+                future.set_exception(error)
+
+        self._call(kind, then, failed, function, *arguments)
+        return future
+
+    def _call(
+        self,
+        kind: str,
+        then: Callable[[Result], None],
+        failed: Failed,
+        function: Callable[..., Result],
+        *arguments: Any,
+    ) -> None:
+        if self._closed:
+            return
         if self._there or self._short.get(kind, 0) < SHORT_BEFORE:
             self._there += 1
             future = self._thread.submit(self._timed, kind, function, *arguments)
             loop = asyncio.get_running_loop()
-            future.add_done_callback(lambda done: _hand_back(loop, self._back, done, then))
+            future.add_done_callback(lambda done: _hand_back(loop, self._back, done, then, failed))
             return
         try:
             result = self._timed(kind, function, *arguments)
         except Exception as error:
-            self._failed(error)
+            failed(error)
         else:
             then(result)
 
-    async def run(self, kind: str, function: Callable[..., Result], *arguments: Any) -> Result:
-        """The same, to be awaited; never returns when the function fails."""
-        result: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-
-        def then(value: Result) -> None:
-            if not result.done():
-                result.set_result(value)
-
-        self.call(kind, then, function, *arguments)
-        return await result
-
     def close(self) -> None:
-        """No further call; one that has begun is not waited for."""
+        """No further call; one that has begun is not waited for, and nobody hears of it."""
+        self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _timed(self, kind: str, function: Callable[..., Result], *arguments: Any) -> Result:
         begun = time.perf_counter()
         result = function(*arguments)
-        change = 1 if time.perf_counter() - begun < SHORT_SECONDS else -LONG_COUNTS
-        self._short[kind] = max(0, min(2 * SHORT_BEFORE, self._short.get(kind, 0) + change))
+        is_short = time.perf_counter() - begun < SHORT_SECONDS
+        self._short[kind] = self._short.get(kind, 0) + 1 if is_short else 0
         return result
 
-    def _back(self, done: Future[Result], then: Callable[[Result], None]) -> None:
+    def _back(self, done: Future[Result], then: Callable[[Result], None], failed: Failed) -> None:
         self._there -= 1
         error = done.exception()
+        if self._closed:
+            return
         if error is not None:
-            self._failed(error)
-        else:
+            failed(error)
+            return
+        try:
             then(done.result())
+        except Exception as unexpected:  # else it would end in the event loop's log, and nothing would go on
+            self._failed(unexpected)
 
 
-def _hand_back(
-    loop: asyncio.AbstractEventLoop, back: Callable[..., None], done: Future[Result], then: Callable[[Result], None]
-) -> None:
+def _hand_back(loop: asyncio.AbstractEventLoop, back: Callable[..., None], done: Future[Any], *whom: Any) -> None:
     """On the thread; nobody waits any more when the loop is closed."""
     if not done.cancelled():
         with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(back, done, then)
+            loop.call_soon_threadsafe(back, done, *whom)

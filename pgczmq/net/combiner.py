@@ -3,6 +3,7 @@
 Arrivals that are sure to have one weight are added up while others are waited for.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +19,8 @@ from pgczmq.net.reception import Arrival
 
 FOLD_TOGETHER = 4
 """Arrivals that are added up in one pass while others are waited for: fewer would cost more passes over the sum."""
+QUIET_SECONDS = 0.005
+"""Nothing is added up while one arrival follows the other: the last one would only wait for it."""
 
 
 @value
@@ -57,6 +60,7 @@ class Combiner:
         self._exchange = exchange
         self._beside = Beside(failed)
         self._unfolded: list[tuple[int, Buffer]] = []
+        self._folding: asyncio.TimerHandle | None = None
         self._updates = 0  # in the parameters; the compute thread's
         self.version = Version(-1, {})
         self.held: dict[int, _Held] = {}
@@ -64,16 +68,17 @@ class Combiner:
 
     def close(self) -> None:
         """Nothing more is computed than what has begun; senders may have their memory back."""
+        self._put_off()
         self._beside.close()
         self._release_all()
 
     async def capture(self, capture: Callable[[int], Any]) -> tuple[int, Any]:
         """Updates made, and what ``capture`` takes of them: a run stopped during an update is saved with it."""
-        return await self._beside.run("capture", lambda: (self._updates, capture(self._updates)))
+        return await self._beside.start("capture", lambda: (self._updates, capture(self._updates)))
 
-    async def snapshot(self) -> Snapshot:
-        """The parameters after the update before, or during, which this is called."""
-        return await self._beside.run("snapshot", self._compute.snapshot)
+    def snapshot(self) -> asyncio.Future[Snapshot]:
+        """The parameters as they are now, or after the update that is under way."""
+        return self._beside.start("snapshot", self._compute.snapshot)
 
     async def add_ways(self, ways: frozenset[Way]) -> None:
         """Write the open step's parameters also for workers whose payloads go these ways."""
@@ -83,7 +88,7 @@ class Combiner:
             if version.step == self._updates:  # else the parameters have moved on, and with them the version
                 self._exchange.write(version, ways)
 
-        await self._beside.run("write", write)
+        await self._beside.start("write", write)
 
     async def begin(self) -> None:
         """Write the initial parameters, now that it is known which ways they go."""
@@ -99,23 +104,35 @@ class Combiner:
     def fold(self, step: int, worker: int) -> None:
         """The weight of this message, which is held, is that of all others so told of: they can be added up."""
         self._unfolded.append((worker, self.held[worker].gradient))
-        if len(self._unfolded) == FOLD_TOGETHER:
-            batch, self._unfolded = self._unfolded, []
-            self._beside.call("fold", _nothing, self._compute.fold, step, batch)
+        if len(self._unfolded) >= FOLD_TOGETHER:
+            self._put_off()
+            self._folding = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._fold_now, step)
+
+    def _put_off(self) -> None:
+        if self._folding is not None:
+            self._folding.cancel()
+            self._folding = None
+
+    def _fold_now(self, step: int) -> None:
+        batch, self._unfolded, self._folding = self._unfolded, [], None
+        self._beside.call("fold", _nothing, self._compute.fold, step, batch)
 
     def apply(self, command: events.Apply, then: Callable[[Update, Spent], None]) -> None:
         """Combine what is held, update the parameters and write the next version; or hold all but the culprits."""
-        self._unfolded = []  # they are combined with the others
+        self._put_off()
         messages = [
             (worker, weight, self.held[worker].gradient, self.held[worker].buffers)
             for worker, weight in zip(command.weights.workers, command.weights.values, strict=True)
             if weight != 0.0
         ]
         plan = Plan(command.closed.k, command.closed.batch_fraction)
+        folds, self._unfolded = bool(self._unfolded), []  # they are combined with the others
         version, ways = Version(command.step + 1, {}), self._exchange.wanted()
 
         def update() -> tuple[Update, Spent]:
             begun = time.perf_counter()
+            if folds:
+                self._compute.fold(command.step, [])
             made = self._compute.apply(command.step, messages, plan)
             applied = time.perf_counter()
             if made.finite:
@@ -130,7 +147,9 @@ class Combiner:
                 self.version = version
                 self._release_all()
             for worker in made.culprits:
-                self.held.pop(worker).lease.release()
+                culprit = self.held.pop(worker).lease
+                self.held_bytes -= len(culprit.memory)
+                culprit.release()
             then(made, spent)
 
         self._beside.call("update", updated, update)

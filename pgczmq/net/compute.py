@@ -1,6 +1,7 @@
 """What the drivers ask of whoever computes: torch in real runs, NumPy in the tests of this package.
 
-P = number of parameters. Every method runs on one compute thread of its process, never on the event loop.
+P = number of parameters. Every method runs on one compute thread of its process and not on the event loop, unless calls
+of its kind have proved to be shorter than the way there: see ``beside``.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -77,7 +78,8 @@ class MasterCompute(Protocol):
     def fold(self, step: int, messages: Sequence[tuple[int, Buffer]]) -> None:
         """Add (worker, gradient) to a sum of ``step``, before it is known with what weight they will count.
 
-        ``apply`` uses the sum if all of it turns out to have one weight, and else starts again from the messages.
+        ``apply`` uses the sum if all messages turn out to have one weight, and else starts again from them. No message
+        at all only says that they will have.
         """
         ...
 

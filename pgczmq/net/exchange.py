@@ -1,5 +1,6 @@
 """The master's side of all payloads: which way each worker's go, the parameters out and the gradients in."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from pgczmq.net import memory, wire
 from pgczmq.net.compute import MasterCompute, Memory
 from pgczmq.net.memory import Block, Card
 from pgczmq.net.payload import BlocksIn, FramesIn, FramesOut, Incoming, Lease, Sealed, Size, Slots, Way
+
+log = logging.getLogger("pgczmq.master")
 
 
 @dataclass
@@ -72,7 +75,11 @@ class Exchange:
         if self._shared is None:
             return settings
         if incarnation not in self._blocks:
-            self._blocks[incarnation] = Block.create(self.sizes["shm"].total)
+            try:
+                self._blocks[incarnation] = Block.create(self.sizes["shm"].total)
+            except OSError as error:
+                log.warning("no memory to share with a worker: %s", error.strerror)
+                return settings
         return settings | {
             "process": memory.this_process(),
             "card": self._shared.card.descriptor,
@@ -90,6 +97,8 @@ class Exchange:
         block = self._blocks.get(incarnation)
         if way != "shm":
             self._incoming[incarnation] = FramesIn(self.sizes["tcp"])
+            if block is not None:
+                self._blocks.pop(incarnation).retire()
         elif block is not None:
             self._incoming[incarnation] = BlocksIn({block.descriptor: block}.__getitem__)
         else:

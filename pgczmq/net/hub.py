@@ -133,8 +133,6 @@ class Hub:
         """
         reason = self._stranger(peer, message)
         if not reason:
-            if isinstance(message, wire.Prepared):
-                self._unready.discard(message.incarnation)
             return
         if not isinstance(message, wire.Gradient | wire.Pull):
             self.answer(peer, wire.Rejected(reason=reason))
@@ -195,6 +193,10 @@ class Hub:
     def assignment(self, worker: int) -> Assignment:
         """What a worker holds."""
         return self._assignments[worker]
+
+    def is_prepared(self, incarnation: str) -> None:
+        """This worker has heard a beacon, and nothing is wrong with it."""
+        self._unready.discard(incarnation)
 
     def has_unready(self) -> bool:
         """Somebody is admitted who has not heard a beacon yet."""
@@ -261,7 +263,7 @@ class Hub:
 
     def publish_params(self, message: wire.Params, version: Version) -> None:
         """Send the parameters to all workers that subscribe and keep up, each way that somebody's payloads go."""
-        for way, sealed in version.sealed.items():
+        for way, sealed in list(version.sealed.items()):  # the compute thread may add one
             socket = self._local if way == "shm" else self._params
             assert socket is not None
             self._send_now(socket, _frames(message, sealed))

@@ -18,7 +18,7 @@ from pgczmq.core.engine import Engine
 from pgczmq.core.policies import Statistics
 from pgczmq.net import wire
 from pgczmq.net.combiner import Combiner, Spent
-from pgczmq.net.compute import Aside, MasterCompute, Update
+from pgczmq.net.compute import Aside, MasterCompute, Snapshot, Update
 from pgczmq.net.hub import Hub
 from pgczmq.net.reception import Reception
 from pgczmq.net.watchdog import watch
@@ -247,7 +247,7 @@ class Master:
             case events.Note():
                 self._record(command.kind, command.text, command.worker, command.step)
             case events.Evaluate():
-                self._evaluations.add(self._start(self._evaluate(command.step)))
+                self._evaluations.add(self._start(self._evaluate(command.step, self._combiner.snapshot())))
             case events.Checkpoint():
                 self._start(self._checkpoint(), name="checkpoint")
             case events.Finish():
@@ -322,8 +322,8 @@ class Master:
         if way in version.sealed:
             self._send_params(worker, incarnation)
 
-    async def _evaluate(self, step: int) -> None:
-        await self._aside.evaluate(step, await self._combiner.snapshot())
+    async def _evaluate(self, step: int, snapshot: asyncio.Future[Snapshot]) -> None:
+        await self._aside.evaluate(step, await snapshot)
 
     def _apply(self, command: events.Apply) -> None:
         received = self._combiner.held_bytes

@@ -134,7 +134,7 @@ class _Frame:
         return True
 
     def release(self) -> None:
-        self.memory = self.memory[:0]
+        self.memory = np.empty(0, np.uint8)
 
 
 class FramesIn:

@@ -109,6 +109,7 @@ class Reception:
                 self._sink(WorkerRecord(worker, at, message.state, message.step))
             case wire.Leaving():
                 self._feed(events.Left(worker, incarnation, f"left: {message.reason}", at, "left"))
+                self._hub.exchange.forget(incarnation)
             case _:
                 raise WireError(f"{message.type} does not belong on the control socket")
 
@@ -121,6 +122,7 @@ class Reception:
             self._feed(events.Left(message.worker, message.incarnation, "was not let in", self._now(), "left"))
             return
         self._hub.exchange.agree(message.incarnation, message.payload)
+        self._hub.is_prepared(message.incarnation)
         self._feed(events.Ready(message.worker, message.incarnation, self._now()))
         self._send_beat(message.worker, message.incarnation)  # it begins when it hears that it counts
 

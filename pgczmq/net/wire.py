@@ -2,7 +2,7 @@
 
 control:    worker -> Hello, Prepared, Heartbeat, Leaving     master -> Welcome, Rejected, Beat, Refused, Bye
 gradients:  worker -> Gradient (+ payload), Pull               master -> Params (+ payload)
-broadcast:  master -> Beacon, Params (+ payload)
+broadcast:  master -> Beacon, Bye, Params (+ payload)
 metrics:    master -> Metrics
 
 A payload is one frame, vector and packed buffers; or it is in shared memory, and the header names the ``block``.

@@ -107,7 +107,7 @@ class Worker:
         log.info("worker %d joined run %s", welcome.worker, welcome.run)
         self._way = choose(welcome)
         beating = self._start(self._beat(1.0))
-        prepared = await self._beside.run("prepare", self._prepare, welcome)
+        prepared = await self._beside.start("prepare", self._prepare, welcome)
         beating.cancel()
         compute = prepared.compute
         self._fingerprint = dict(compute.fingerprint)

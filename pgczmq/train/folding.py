@@ -26,7 +26,10 @@ class Folding:
         self._workers: list[int] = []  # of the sum, in the order of addition
 
     def add(self, step: int, arrivals: Sequence[tuple[int, Vector]], *, out: FloatArray) -> None:
-        """Add (worker, vector [P]) to the sum of a step, all in one pass; another step's sum is given up."""
+        """Add (worker, vector [P]) to the sum of a step, all in one pass; another step's sum is given up.
+
+        No arrival at all still says that this step's weights will be one, so that ``combine`` may add first.
+        """
         if step != self._step:
             self._step, self._workers = step, []
         if not arrivals:
@@ -38,20 +41,18 @@ class Folding:
     def combine(self, step: int, terms: Sequence[tuple[int, float, Vector]], *, out: FloatArray) -> float:
         """out = the sum of weight * vector over (worker, weight, vector [P]); its norm. Nothing stays folded.
 
-        In the order of ``terms``, to the bit, when nothing was added to the sum of this step, or when the sum is of
-        no use: a vector in it does not count, or they differ in weight, or it is not finite.
+        With one weight for all, the vectors are added first and the sum is multiplied. Otherwise each is multiplied,
+        and they are added in the order of ``terms``, to the bit: when nothing was said of this step, when a vector in
+        the sum does not count, or they differ in weight, or the sum is not finite.
         """
         folded, self._workers = self._workers, []
-        members = set(folded)
-        counted = [worker for worker, *_ in terms if worker in members]
-        common = {weight for worker, weight, _ in terms if worker in members}
-        if step == self._step and len(common) == 1 and sorted(folded) == sorted(counted):
-            rest = [(weight, vector) for worker, weight, vector in terms if worker not in members]
-            norm = self._sum([(common.pop(), out), *rest], out)
+        is_whole = sorted(folded) == sorted(worker for worker, *_ in terms if worker in folded)
+        if step == self._step and is_whole and len({weight for _, weight, _ in terms}) == 1:
+            vectors = [out] * bool(folded) + [vector for worker, _, vector in terms if worker not in folded]
+            ones = [1.0] * len(vectors)
+            norm = blocks.weighted_sum(ones, vectors, out=out, scale=terms[0][1], threads=self._threads)
             if math.isfinite(norm):
                 return norm
-        return self._sum([(weight, vector) for _, weight, vector in terms], out)
-
-    def _sum(self, terms: Sequence[tuple[float, Vector]], out: FloatArray) -> float:
-        weights, vectors = zip(*terms, strict=True)
-        return blocks.weighted_sum(weights, vectors, out=out, threads=self._threads)
+        self._step = -1
+        weights, all_vectors = [weight for _, weight, _ in terms], [vector for *_, vector in terms]
+        return blocks.weighted_sum(weights, all_vectors, out=out, threads=self._threads)

@@ -51,6 +51,7 @@ class PartitionGradient:
         parameter_count: P.
         buffers: of the module; gathers and averages.
         base_buffers: those loaded last, uint8.
+        reads_alone: minibatches cannot be read beside an evaluation.
     """
 
     def __init__(self, task: Task, *, partitions: Partitions, seed: int, device: str = "cpu") -> None:
@@ -59,6 +60,7 @@ class PartitionGradient:
         self._flat = build_model(task, seed, device)
         self._flat.module.train()
         self._minibatches = Minibatches(task, partitions, seed=seed, device=self._flat.device)
+        self.reads_alone = self._minibatches.draws
         self._proven = False  # that the model leaves its parameters alone
         self.fingerprint = fingerprints(task, self._flat, seed=seed)
         self.parameter_count = len(self._flat)
@@ -160,6 +162,7 @@ class Gradients:
         self._new_buffers: dict[int, ByteArray] = {}
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="loader")  # no thread before it is used
         self._loading: Future[None] | None = None
+        self._wanted: tuple[int, int, float] | None = None  # (step, partition, batch fraction) to be read ahead
         self.fingerprint = self._gradient.fingerprint
         self.parameter_count = self._gradient.parameter_count
         self.buffer_bytes = self._gradient.buffers.nbytes
@@ -178,11 +181,19 @@ class Gradients:
     def prefetch(self, step: int, place: int, batch_fraction: float = 1.0) -> None:
         """Begin to get the minibatch ready that ``evaluate`` will probably be asked for, on a thread beside all else.
 
+        Where data draws from the random streams that the model uses, it is read after the next evaluation, which it
+        would hold up, and before the one after that.
         It changes no bit and raises nothing: what is wrong with the data, ``evaluate`` will find. Nothing is begun
         while the minibatch asked for before is still being read.
         """
-        if self._loading is None or self._loading.done():
-            self._loading = self._loader.submit(self._gradient.prefetch, step, self._held[place], batch_fraction)
+        self._wanted = (step, self._held[place], batch_fraction)
+        if not self._gradient.reads_alone:
+            self._read_ahead()
+
+    def _read_ahead(self) -> None:
+        wanted, self._wanted = self._wanted, None
+        if wanted is not None and (self._loading is None or self._loading.done()):
+            self._loading = self._loader.submit(self._gradient.prefetch, *wanted)
 
     def evaluate(self, step: int, place: int, batch_fraction: float, room: ByteArray) -> float:
         """Evaluate and retain the gradient of the partition at a place, at the parameters loaded last.
@@ -205,6 +216,7 @@ class Gradients:
         loss, buffers = self._gradient.evaluate(step, self._held[place], batch_fraction, out=out)
         self._retained[place] = out
         self._new_buffers[place] = buffers
+        self._read_ahead()
         return loss
 
     def forget(self, place: int) -> None:

@@ -31,6 +31,9 @@ class Minibatches:
         partitions: the cut of the training set.
         seed: the run's.
         device: where minibatches go.
+
+    Attributes:
+        draws: reading may draw from the global random streams.
     """
 
     def __init__(self, task: Task, partitions: Partitions, *, seed: int, device: torch.device) -> None:
@@ -41,11 +44,11 @@ class Minibatches:
         self._ready: dict[tuple[int, int, float], Minibatch] = {}
         self._generator = torch.Generator(device)
         self._reading = threading.RLock()  # held by whoever reads: seeding and drawing are one
-        self._draws = _may_draw_from_global_streams(task)
+        self.draws = _may_draw_from_global_streams(task)
 
     def undisturbed(self) -> AbstractContextManager[object]:
         """While this is held, nobody else's reading touches the global random streams."""
-        return self._reading if self._draws else nullcontext()
+        return self._reading if self.draws else nullcontext()
 
     def take(self, step: int, partition: int, batch_fraction: float) -> Minibatch:
         """The minibatch, which becomes the caller's: made ready before, or read now."""
@@ -68,7 +71,7 @@ class Minibatches:
 
     def _read(self, step: int, partition: int, batch_fraction: float) -> Minibatch:
         indices = self._partitions.minibatch(partition, step, batch_fraction)
-        if self._draws:
+        if self.draws:
             seed_global_streams(self._seed, "samples", partition, step)
         raw, target = self._task.train.batch(torch.from_numpy(indices))
         inputs = self._task.transform(raw.to(self._device))

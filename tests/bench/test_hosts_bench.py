@@ -1,10 +1,15 @@
 """Hosts made of network namespaces: what they are like to programs, that nothing of them stays, and a run on them."""
 
+import contextlib
 import json
+import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -12,11 +17,11 @@ from pathlib import Path
 import pytest
 
 from pgczmq.bench.hosts import guard
-from pgczmq.bench.hosts.lab import Lab
-from pgczmq.bench.hosts.link import HEADER_BYTES, Sample, transfers
-from pgczmq.bench.hosts.measure import measure
+from pgczmq.bench.hosts.lab import Counters, Lab
+from pgczmq.bench.hosts.link import HEADER_BYTES, Phase, Sample, Transfers, Watch, transfers
+from pgczmq.bench.hosts.measure import Row, line_of, measure
 from pgczmq.bench.transport.work import Work
-from pgczmq.cli.hosts import rates
+from pgczmq.cli.hosts import rates, verdict
 from pgczmq.errors import ClusterError, ConfigError
 
 needs_hosts = pytest.mark.skipif(bool(Lab.why_not()), reason=Lab.why_not() or "not skipped")
@@ -70,10 +75,18 @@ def links() -> str:
     return "".join(subprocess.run(command, capture_output=True, text=True, check=True).stdout for command in commands)
 
 
-def every_namespace() -> Iterator[str]:
-    """Those of this process's children."""
+def children() -> Iterator[int]:
     for pid in Path("/proc/self/task").glob("*/children"):
-        yield from (guard.namespace_of(int(child)) for child in pid.read_text().split())
+        yield from map(int, pid.read_text().split())
+
+
+def held_open(pid: int) -> set[str]:
+    """What a process has open."""
+    found = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.add(str(file.readlink()))
+    return found
 
 
 def nobody_is_in(namespaces: Sequence[str]) -> bool:
@@ -131,10 +144,32 @@ class TestLab:
             os.sched_yield()
 
     def test_what_cannot_be_made_is_taken_away_again(self) -> None:
-        before = set(every_namespace())
+        before = set(children())
         with pytest.raises(ConfigError, match="refuses"), Lab(["a"], 0.0):
             pass
-        assert set(every_namespace()) <= before
+        assert set(children()) <= before
+
+    def test_a_later_lab_is_nobody_that_an_earlier_one_would_kill(self) -> None:
+        with Lab(["a"], RATE) as earlier:
+            guard.end_all(earlier.namespaces())
+            with Lab(["a"], RATE) as later:
+                assert earlier.namespaces().isdisjoint(later.namespaces())
+
+    def test_lab_and_guard_keep_the_namespaces_from_being_followed_by_others(self) -> None:
+        before = set(children())
+        with Lab(["a"], RATE) as lab:
+            namespaces = lab.namespaces()
+            assert namespaces <= held_open(os.getpid())
+            assert [namespaces <= held_open(child) for child in set(children()) - before].count(True) == 1
+        assert not namespaces & held_open(os.getpid())
+
+    def test_a_namespace_whose_process_ends_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        fake = tmp_path / "unshare"
+        fake.write_text(f"#!/bin/sh\nexec {shutil.which('unshare')} --net head -n 1\n")
+        fake.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        with pytest.raises(ConfigError, match=r"already gone|refuses"), Lab(["a"], RATE):
+            pass
 
 
 @needs_hosts
@@ -147,7 +182,8 @@ class TestBench:
         assert 0 <= row.again_bytes < row.nbytes
         for step in row.link:
             assert step.out.begin < step.out.end <= step.back.end
-            assert 0 < step.percent < 200
+            assert 0 < step.out.percent < 100
+            assert 0 < step.back.percent < 100
 
     def test_the_command_prints_and_writes_rows(self, tmp_path: Path) -> None:
         file = tmp_path / "hosts.json"
@@ -177,26 +213,99 @@ class TestTransfers:
     def test_one_direction_after_the_other_with_a_pause(self) -> None:
         moves = [(0, 0), *[(9_000, 5)] * 10, *[(3, 3)] * 5, *[(6, 9_500)] * 10, (0, 0), (0, 0)]
         found = transfers(sampled(*moves), 0.011, 0.275, 90_000, 8e6)
-        assert found.out.percent == pytest.approx(90)
+        assert found.out.percent == pytest.approx(99 * 0.9)
         assert found.out.begin == pytest.approx(-0.001)
         assert found.out.end == pytest.approx(0.099)
-        assert found.back.percent == pytest.approx(90)  # the last of its samples has less than the others
+        assert found.back.percent == pytest.approx(99 * 0.9)
         assert found.idle_seconds == pytest.approx(0.05)
-        assert found.percent == pytest.approx(90)
 
-    def test_directions_that_overlap_carry_more_than_a_link(self) -> None:
-        found = transfers(sampled(*[(9_000, 9_000)] * 10, (0, 0)), 0.0, 0.105, 90_000, 8e6)
-        assert found.percent == pytest.approx(180)
+    def test_directions_that_overlap_count_by_themselves(self) -> None:
+        found = transfers(
+            sampled(*[(9_000, 0)] * 5, *[(9_000, 6_000)] * 5, *[(0, 6_000)] * 10, (0, 0)), 0, 0.205, 90_000, 8e6
+        )
+        assert found.out.percent == pytest.approx(99 * 0.9)
+        assert found.back.percent == pytest.approx(99 * 0.6)
+
+    def test_the_last_segments_of_a_late_stream_are_not_waited_for(self) -> None:
+        found = transfers(
+            sampled(*[(9_950, 0)] * 10, *[(0, 0)] * 10, (500, 0), *[(0, 9_950)] * 10, (0, 0)), 0, 0.315, 99_500, 8e6
+        )
+        assert found.out.end == pytest.approx(0.1)
+        assert found.out.percent == pytest.approx(99 * 0.995)
 
     def test_what_is_sent_twice_takes_time_and_counts_once(self) -> None:
         moves = [*[(10_000, 0)] * 20, *[(0, 10_000)] * 10, (0, 0)]
         found = transfers(sampled(*moves), 0.0, 0.305, 100_000, 8e6)
-        assert found.percent == pytest.approx(100 * 2 / 3)
+        assert found.out.percent == pytest.approx(99 / 2)
+        assert found.back.percent == pytest.approx(99)
 
-    def test_the_end_of_the_step_before_is_not_a_beginning(self) -> None:
-        moves = [(0, 9_000), *[(10_000, 0)] * 10, *[(0, 10_000)] * 10, (0, 0)]
+    def test_what_belongs_to_the_steps_before_and_after_is_no_part_of_this_one(self) -> None:
+        moves = [(0, 9_000), *[(10_000, 0)] * 10, *[(0, 10_000)] * 10, (10_000, 0)]
         found = transfers(sampled(*moves), 0.009, 0.215, 100_000, 8e6)
         assert found.back.begin == pytest.approx(0.101)
+        assert found.out.end == pytest.approx(0.101)
+
+
+@pytest.mark.parametrize(
+    ("percents", "missed"), [((94, 95), False), ((95, 94), False), ((99, 60), True), ((60, 99), True)]
+)
+def test_a_link_is_judged_by_the_lesser_of_its_directions(percents: tuple[float, float], missed: bool) -> None:
+    out, back = percents
+    step = Transfers(Phase(0, 1, out), Phase(1, 2, back), 0)
+    row = Row(1e9, "float32", 1, 1, 4, (2.0,), (step,), 0)
+    assert row.percent == min(percents)
+    assert verdict(row).endswith("too little") == missed
+
+
+class Unplugged(Lab):
+    """Its counters cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__(["a"], RATE)
+        self.gone = threading.Event()
+
+    def counters(self, host: str) -> Counters:
+        self.gone.set()
+        raise FileNotFoundError(host)
+
+
+def test_counters_that_go_are_told_at_the_end() -> None:
+    lab = Unplugged()
+    with pytest.raises(ClusterError, match="counters of a "), Watch(lab, "a"):
+        lab.gone.wait()
+
+
+def test_counters_that_go_hide_no_other_error() -> None:
+    lab = Unplugged()
+    with pytest.raises(KeyboardInterrupt), Watch(lab, "a"):
+        lab.gone.wait()
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def silent() -> Iterator[subprocess.Popen[bytes]]:
+    """A master that says nothing."""
+    with subprocess.Popen(["sleep", "1000"], stdout=subprocess.PIPE) as master:
+        yield master
+        master.kill()
+
+
+class TestLineOf:
+    def test_a_master_that_is_stuck_is_not_waited_for(self, silent: subprocess.Popen[bytes]) -> None:
+        with pytest.raises(ClusterError, match="stuck"):
+            line_of(silent, [], time.monotonic())
+
+    def test_without_a_worker_the_master_is_not_waited_for(self, silent: subprocess.Popen[bytes]) -> None:
+        with subprocess.Popen(["true"]) as well, subprocess.Popen(["false"]) as failed:
+            pass
+        with pytest.raises(ClusterError, match="worker 1 "):
+            line_of(silent, [well, failed], math.inf)
+
+    def test_a_master_that_ends_says_nothing_more(self) -> None:
+        with subprocess.Popen(["echo", "open"], stdout=subprocess.PIPE) as master:
+            assert line_of(master, [], math.inf) == b"open\n"
+            with pytest.raises(ClusterError, match="ended before"):
+                line_of(master, [], math.inf)
 
 
 def test_a_step_that_is_too_short_to_be_seen() -> None:
@@ -205,7 +314,15 @@ def test_a_step_that_is_too_short_to_be_seen() -> None:
 
 
 def test_the_guard_spares_the_namespace_where_it_is_itself() -> None:
-    assert not list(guard.members({guard.namespace_of(os.getpid())}))
+    own = guard.namespace_of(os.getpid())
+    assert own is not None
+    assert not list(guard.members({own}))
+
+
+def test_a_process_that_is_dead_but_not_waited_for_is_in_no_namespace() -> None:
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert guard.namespace_of(process.pid) is None
 
 
 def test_where_there_can_be_no_hosts_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

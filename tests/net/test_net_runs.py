@@ -9,6 +9,7 @@ from numpy_task import target
 
 from pgczmq.core.delays import ExponentialDelay
 from pgczmq.core.schemes import SCHEMES
+from pgczmq.net import combiner
 
 WORKERS = 8
 STEPS = 30
@@ -73,15 +74,18 @@ async def test_exact_schemes_do_what_one_process_does(name):
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("name", "deterministic"), [("dgd", False), ("dgd", True), ("gc-fr", False), ("gc-cr", False)])
-async def test_the_master_adds_up_early_what_its_scheme_allows(name, deterministic):
+async def test_the_master_adds_up_early_what_its_scheme_allows(name, deterministic, monkeypatch):
+    monkeypatch.setattr(combiner, "FOLD_TOGETHER", 2)
+    monkeypatch.setattr(combiner, "QUIET_SECONDS", 0.0)
     cluster = Cluster(build(name), rules(STEPS, deterministic=deterministic))
-    await run(cluster)
+    await run(cluster, seconds=lambda worker: 0.05 if worker >= WORKERS - 2 else 0.0)
     folded = cluster.compute.folded
     assert len(set(folded)) == len(folded)
     if name == "gc-cr" or deterministic:
         assert folded == []
-    if name == "dgd" and not deterministic:  # eight workers: twice four
-        assert sorted(folded) == [(step, worker) for step in range(STEPS) for worker in range(WORKERS)]
+    if name == "dgd" and not deterministic:
+        for step in range(STEPS):
+            assert len([worker for at, worker in folded if at == step]) >= 2, "two others wait for the slow ones"
     if name == "gc-fr":
         groups = [(step, worker // 2) for step, worker in folded]
         assert len(set(groups)) == len(groups) > 0, "one of each group, however many came"

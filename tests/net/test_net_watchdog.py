@@ -8,6 +8,11 @@ import pytest
 from pgczmq.net import watchdog
 
 
+@pytest.fixture(autouse=True)
+def looks_often(monkeypatch):
+    monkeypatch.setattr(watchdog, "_INTERVAL", 0.05)
+
+
 @pytest.mark.timeout(30)
 async def test_a_blocking_call_is_reported_with_its_length():
     reports = asyncio.Queue()

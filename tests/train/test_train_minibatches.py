@@ -185,16 +185,24 @@ def test_what_fails_beforehand_fails_where_it_is_needed_and_only_there() -> None
     assert gradients.evaluate(1, 0) == worker(Task(lambda: nn.Linear(4, 2), data)).evaluate(1, 0)
 
 
-def test_prefetching_returns_at_once_and_what_it_reads_is_used() -> None:
+def test_data_of_a_users_own_is_read_ahead_after_an_evaluation() -> None:
     gradients, data, _ = noisy_worker()
-    may_read = threading.Event()
-    data.on_read = may_read.wait
-    gradients.prefetch(0, 0)
-    gradients.prefetch(1, 0)  # left out, the one before is still being read
-    assert gradients._loading is not None and not gradients._loading.done()
-    may_read.set()
+    gradients.prefetch(1, 0)
+    assert gradients._loading is None
+    answers = [answer(gradients, 0)]
+    assert gradients._loading is not None
     gradients._loading.result()
     data.reads = 0
-    assert answer(gradients, 0) == plain_answers(range(1))[0] and data.reads == 0
-    answer(gradients, 1)
-    assert data.reads == BATCH
+    assert [*answers, answer(gradients, 1)] == plain_answers(range(2)) and data.reads == 0
+
+
+def test_built_in_data_is_read_ahead_at_once_on_another_thread() -> None:
+    task = load_task("digits-cnn", {}, 1)
+    gradients = worker(task, (1,), 20)
+    with gradients._gradient._minibatches._reading:
+        gradients.prefetch(0, 0)
+        gradients.prefetch(1, 0)  # left out, the one before is still being read
+        assert gradients._loading is not None and not gradients._loading.done()
+    gradients._loading.result()
+    assert list(gradients._gradient._minibatches._ready) == [(0, 1, 1.0)]
+    assert gradients.evaluate(0, 0) == worker(task, (1,), 20).evaluate(0, 0)

@@ -64,7 +64,7 @@ class Lab:
         self._hosts = tuple(hosts)
         self._children: list[subprocess.Popen[bytes]] = []  # to be waited for
         self._holders: dict[str, int] = {}  # the process that keeps a host's namespace, or the switch's
-        self._namespaces: set[str] = set()
+        self._namespaces: dict[str, int] = {}  # and the open file that keeps each, see ``guard``
 
     @staticmethod
     def why_not() -> str:
@@ -147,7 +147,7 @@ class Lab:
     def _open(self) -> None:
         for name in (_SWITCH, *self._hosts):
             self._holders[name] = self._hold()
-        self._children.append(_start_guard(self.namespaces()))
+        self._children.append(_start_guard(list(self._namespaces.values())))
         _configure(self.command(_SWITCH, ["ip"]), ["link add bridge type bridge", "link set bridge up"])
         for host in self._hosts:
             self._connect(host)
@@ -163,7 +163,11 @@ class Lab:
         holder.stdin.flush()
         if not holder.stdout.readline():
             raise ConfigError("unshare makes no network namespace; what it said is above.")
-        self._namespaces.add(guard.namespace_of(holder.pid))
+        try:
+            pin = os.open(f"/proc/{holder.pid}/ns/net", os.O_RDONLY)
+        except OSError as error:
+            raise ConfigError("the process that is to keep a network namespace is already gone.") from error
+        self._namespaces[guard.namespace_at(pin)] = pin
         return holder.pid
 
     def _connect(self, host: str) -> None:
@@ -188,14 +192,13 @@ class Lab:
                     with contextlib.suppress(BrokenPipeError):  # it had not read everything
                         stream.close()
             child.wait()
+        for pin in self._namespaces.values():
+            os.close(pin)
 
 
-def _start_guard(namespaces: Collection[str]) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen([sys.executable, guard.__file__], stdin=subprocess.PIPE, start_new_session=True)
-    assert process.stdin is not None
-    process.stdin.write("".join(f"{name}\n" for name in namespaces).encode())
-    process.stdin.flush()
-    return process
+def _start_guard(pins: Collection[int]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, guard.__file__, *map(str, pins)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=pins, start_new_session=True)
 
 
 def _bucket(device: str, rate: float) -> str:

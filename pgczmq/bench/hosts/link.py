@@ -1,12 +1,17 @@
 """What a host's link carries during a step, by the kernel's counters.
 
-Goodput is what is left of the counted bytes without Ethernet, IP and TCP headers. What follows is measured from
-samples of the counters, so a phase seems up to two periods longer than it is, and its goodput that much less:
+Payload is what is left of the counted bytes without Ethernet, IP and TCP headers. A step has two phases, one for each
+direction of the link, which may overlap:
 
-    published            out ends                in ends
-    |-- parameters out --|                         |
+    published
+    |-- parameters out --|
                       |------ gradients in --------|
-                      in begins, with the first worker that has everything
+                      begins with the first worker that has everything
+
+A phase lasts from its first byte until 99 % of all payload that the step moved in its direction has passed: the last
+segments of one late stream are not the link's doing. Its goodput is 99 % of what the step needs in that direction over
+this time: what is sent twice takes time and counts once. All is measured from samples of the counters, so a phase seems
+up to two periods longer than it is, and its goodput that much less.
 """
 
 import threading
@@ -29,6 +34,8 @@ PERIOD = 0.005
 SAMPLES_AT_LEAST = 10
 BEGUN = 0.001
 """A phase has begun when this part of its bytes has passed: heartbeats and acknowledgements are no beginning."""
+DONE = 0.99
+"""A phase has ended when this part of its bytes has passed."""
 MOVING = 0.01
 """A link is idle while it carries less than this part of its limit."""
 
@@ -47,8 +54,8 @@ class Phase:
     """One direction during one step.
 
     Args:
-        begin, end: of its first and last byte, seconds since the step was published.
-        percent: of the link's limit, payload.
+        begin, end: of the phase, seconds since the step was published.
+        percent: goodput, of the link's limit.
     """
 
     begin: float
@@ -63,25 +70,27 @@ class Transfers:
     Args:
         out: parameters that leave the master.
         back: gradients that come.
-        idle_seconds: between the first byte and the last in which nothing moved.
-        percent: of the limit, what the step needs in both directions over the time from the first byte to the last
-            without the idle time. The directions overlap where workers differ, so it may be more than a link carries.
+        idle_seconds: from the begin of the first phase to the end of the last, in which nothing moved.
     """
 
     out: Phase
     back: Phase
     idle_seconds: float
-    percent: float
 
 
 class Watch:
-    """Samples a host's counters from ``with`` until its end."""
+    """Samples a host's counters from ``with`` until its end.
+
+    Raises:
+        ClusterError: at the end, when they could not be read all the time.
+    """
 
     def __init__(self, lab: Lab, host: str) -> None:
         self._lab = lab
         self._host = host
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self._failure: Exception | None = None
         self.samples: list[Sample] = []
 
     def __enter__(self) -> "Watch":
@@ -92,14 +101,19 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
+        """Stop; what happened inside ``with`` goes before what happened to the counters."""
         self._over.set()
         self._thread.join()
+        if self._failure is not None and error is None:
+            raise ClusterError(f"the counters of {self._host} cannot be read any more.") from self._failure
 
     def _run(self) -> None:
-        while not self._over.wait(PERIOD):
+        try:
+            while not self._over.wait(PERIOD):
+                self._look()
             self._look()
-        self._look()
+        except Exception as failure:  # a thread has nobody to raise it to
+            self._failure = failure
 
     def _look(self) -> None:
         counted = self._lab.counters(self._host)
@@ -127,18 +141,13 @@ def transfers(samples: Sequence[Sample], begin: float, end: float, nbytes: int, 
             f"a step of {end - begin:.3f} s was too short to see what the link carried: {len(window)} samples, "
             f"at least {SAMPLES_AT_LEAST} needed. More parameters make longer steps."
         )
-    out = _span([sample.sent - window[0].sent for sample in window], nbytes)
+    # The sample after ``end`` may have the first parameters of the next step.
+    out = _span([sample.sent - window[0].sent for sample in window[:-1]], nbytes)
     # The last gradients of the step before are in by ``begin``, but not yet in the sample before it.
     back = _span([sample.received - window[1].received for sample in window], nbytes)
     moves = window[min(out[0], back[0]) : max(out[1], back[1]) + 1]
     idle = sum(after.at - before.at for before, after in pairwise(moves) if _is_idle(before, after, rate))
-    seconds = moves[-1].at - moves[0].at - idle
-    return Transfers(
-        _phase(window, out, begin, nbytes, rate),
-        _phase(window, back, begin, nbytes, rate),
-        idle,
-        100 * 8 * 2 * nbytes / seconds / rate,
-    )
+    return Transfers(_phase(window, out, begin, nbytes, rate), _phase(window, back, begin, nbytes, rate), idle)
 
 
 def _is_idle(before: Sample, after: Sample, rate: float) -> bool:
@@ -147,12 +156,12 @@ def _is_idle(before: Sample, after: Sample, rate: float) -> bool:
 
 
 def _span(passed: Sequence[int], nbytes: int) -> tuple[int, int]:
-    """Places of the last sample before the first byte and of the first that has them all."""
+    """Places of the last sample before the phase begins and of the first after its end."""
     begun = next(place for place, moved in enumerate(passed) if moved > BEGUN * nbytes)
-    full = [place for place, moved in enumerate(passed) if moved >= nbytes]
-    return max(0, begun - 1), full[0] if full else len(passed) - 1
+    done = next(place for place, moved in enumerate(passed) if moved >= DONE * passed[-1])
+    return max(0, begun - 1), done
 
 
 def _phase(window: Sequence[Sample], span: tuple[int, int], begin: float, nbytes: int, rate: float) -> Phase:
     first, last = window[span[0]].at, window[span[1]].at
-    return Phase(first - begin, last - begin, 100 * 8 * nbytes / (last - first) / rate)
+    return Phase(first - begin, last - begin, 100 * 8 * DONE * nbytes / (last - first) / rate)

@@ -1,8 +1,11 @@
 """A run of this program between the hosts of a lab: a master and its workers, over TCP, without a model."""
 
 import json
+import select
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -14,8 +17,12 @@ from pgczmq.errors import ClusterError
 WARM_UP = 1
 """Steps that do not count: whoever writes into memory for the first time waits for it."""
 PERCENT_AT_LEAST = 93.0
-"""Of the limit, goodput of the master's link while a step's transfers last; what is asked for at FULL_RATE."""
+"""Of the limit, goodput of the master's link in each direction; what is asked for at FULL_RATE."""
 FULL_RATE = 1e9
+START_SECONDS = 120.0
+TIMES_FULL_LINK = 10.0
+"""The longest that a run may take: so many times what full links would need, after the start."""
+LOOK_SECONDS = 0.1
 
 _NODE = (sys.executable, "-m", "pgczmq.bench.hosts.node")
 
@@ -43,9 +50,19 @@ class Row:
     again_bytes: float
 
     @property
+    def out_percent(self) -> float:
+        """Median goodput of the parameters that leave the master."""
+        return median(step.out.percent for step in self.link)
+
+    @property
+    def back_percent(self) -> float:
+        """Median goodput of the gradients that come."""
+        return median(step.back.percent for step in self.link)
+
+    @property
     def percent(self) -> float:
-        """Median of the steps' goodput."""
-        return median(step.percent for step in self.link)
+        """What the link is judged by: the lesser of its two directions."""
+        return min(self.out_percent, self.back_percent)
 
 
 def measure(work: Work, *, rate: float, wire_dtype: str, steps: int) -> Row:
@@ -57,7 +74,9 @@ def measure(work: Work, *, rate: float, wire_dtype: str, steps: int) -> Row:
     """
     hosts = ["master", *(f"worker{number}" for number in range(work.workers))]
     with Lab(hosts, rate) as lab, Watch(lab, "master") as watch:
-        times = _run(lab, work, wire_dtype, WARM_UP + steps)
+        full_link = 8 * work.payload_bytes(wire_dtype) * (WARM_UP + steps) / rate
+        deadline = time.monotonic() + START_SECONDS + TIMES_FULL_LINK * full_link
+        times = _run(lab, work, wire_dtype, WARM_UP + steps, deadline)
     published = [begin for begin, _ in times]
     ends = [*published[1:], times[-1][1]]
     nbytes = work.payload_bytes(wire_dtype) // 2
@@ -68,19 +87,33 @@ def measure(work: Work, *, rate: float, wire_dtype: str, steps: int) -> Row:
     return Row(rate, wire_dtype, work.workers, work.params, nbytes, tuple(seconds), tuple(link), again)
 
 
-def _run(lab: Lab, work: Work, wire_dtype: str, steps: int) -> list[tuple[float, float]]:
+def _run(lab: Lab, work: Work, wire_dtype: str, steps: int, deadline: float) -> list[tuple[float, float]]:
     """When each step was published and applied, on ``time.monotonic``."""
     common = [lab.address("master"), str(work.workers), str(work.params), wire_dtype]
     argv = [*_NODE, "master", *common, str(steps)]
     master = lab.popen("master", argv, stdout=subprocess.PIPE)
-    _line(master)
-    for number in range(work.workers):
-        lab.popen(f"worker{number}", [*_NODE, "worker", *common, str(number)])
-    return [(begin, end) for begin, end in json.loads(_line(master))]
+    line_of(master, [], deadline)
+    workers = [lab.popen(f"worker{number}", [*_NODE, "worker", *common, str(number)]) for number in range(work.workers)]
+    return [(begin, end) for begin, end in json.loads(line_of(master, workers, deadline))]
 
 
-def _line(master: subprocess.Popen[bytes]) -> bytes:
+def line_of(master: subprocess.Popen[bytes], workers: Sequence[subprocess.Popen[bytes]], deadline: float) -> bytes:
+    """The next line that the master prints.
+
+    Args:
+        workers: that the master cannot do without; one that ends well is not needed any more.
+        deadline: on ``time.monotonic``.
+
+    Raises:
+        ClusterError: there will be none, or it is too late.
+    """
     assert master.stdout is not None
+    while not select.select([master.stdout], [], [], LOOK_SECONDS)[0]:
+        for number, worker in enumerate(workers):
+            if worker.poll():
+                raise ClusterError(f"worker {number} of the bench failed; what it said is above.")
+        if time.monotonic() > deadline:
+            raise ClusterError("the bench takes far longer than its links would: somebody in it is stuck.")
     line: bytes = master.stdout.readline()
     if not line:
         raise ClusterError("the master of the bench ended before its run did; what it said is above.")

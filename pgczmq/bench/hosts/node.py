@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pgczmq.app import processes
-from pgczmq.bench.transport.contenders.program import Way, run_master, run_worker
+from pgczmq.bench.transport.contenders.program import Listening, run_master, run_worker
 from pgczmq.bench.transport.work import Work
 from pgczmq.train import half
 
@@ -38,8 +38,8 @@ def master(address: str, work: Work, steps: int, wire_dtype: str) -> None:
         PgcError: the run ended early, or its result is wrong.
     """
     # Namespaces do not divide the memory: workers in others would find that they can share the master's.
-    way = Way(bind=address, port=PORT, payload="tcp", wire_dtype=wire_dtype)
-    served = run_master(work, steps, way, opened=lambda port: print("open", flush=True))
+    listening = Listening(bind=address, port=PORT, payload="tcp", wire_dtype=wire_dtype)
+    served = run_master(work, steps, listening, opened=lambda port: print("open", flush=True))
     times = [(served.started_at + step.published_at, served.started_at + step.applied_at) for step in served.steps]
     print(json.dumps(times), flush=True)
 

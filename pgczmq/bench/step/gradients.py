@@ -130,6 +130,7 @@ def _work(pipe: Connection, config: RunConfig, number: int, gradients: int) -> N
 
 def _evaluate(pipe: Connection, config: RunConfig, number: int, gradients: int) -> None:
     processes.keep_large_blocks()  # as workers do
+    processes.long_slices()
     gradient = gradient_of(config)
     out = gradient.empty()
     partition = number % config.workers

@@ -5,12 +5,13 @@ P = number of parameters. No torch, except to round to bfloat16.
 
 import hashlib
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pgczmq.bench.transport.work import BASE, BLOCK, Work
+from pgczmq.bench.transport.work import BASE, BLOCK, FloatArray, Work
 from pgczmq.core.policies import Plan
 from pgczmq.net.compute import Buffer, Memory, Snapshot
 from pgczmq.train import blocks, half
@@ -74,11 +75,17 @@ class VectorMaster:
     ) -> VectorUpdate:
         """Subtract the weighted sum of the gradients."""
         terms = [(worker, weight, _vector(message, self.parameter_count)) for worker, weight, message, _ in messages]
+        begun = time.perf_counter()
         norm = self._folding.combine(step, terms, out=self._estimate)
         if not math.isfinite(norm):
             return VectorUpdate(False, (), norm)
-        blocks.weighted_sum([1.0, -1.0], [self.params, self._estimate], out=self.params, threads=self._threads)
-        return VectorUpdate(True, (), norm)
+        combining = time.perf_counter() - begun
+        self._threads.total(self.parameter_count, self._subtract)
+        return VectorUpdate(True, (), norm, combining)
+
+    def _subtract(self, span: slice, _: FloatArray) -> float:
+        np.subtract(self.params[span], self._estimate[span], out=self.params[span])
+        return 0.0
 
     def sha256(self) -> str:
         """Hash of the parameters."""
@@ -117,16 +124,9 @@ class VectorWorker:
         """One pass: every block is written, squared for the norm while it is in the cache, and left."""
         out = _vector(room, self.parameter_count)
         scale = self._work.scale(self._number, step, self._ends)
-        total, spare = 0.0, np.empty((2, min(BLOCK, out.size)), np.float32)
-        for start in range(0, out.size, BLOCK):
-            room_of_block = out[start : start + BLOCK]
-            size = room_of_block.size
-            if room_of_block.itemsize == 2:
-                block = np.multiply(BASE[:size], scale, out=spare[0, :size])
-                half.to_bfloat16(block, room_of_block.view(np.uint16))
-            else:
-                block = np.multiply(BASE[:size], scale, out=room_of_block.view(np.float32))
-            total += float(np.add.reduce(np.square(block, out=spare[1, :size])))
+        total = 0.0
+        for start in range(0, out.size, blocks.BLOCK):
+            total += _write(out[start : start + blocks.BLOCK], scale)
         self._norm = math.sqrt(total)
         return 1.0  # there is no loss to speak of
 
@@ -136,6 +136,17 @@ class VectorWorker:
     def encode(self, room: Memory, buffers: Memory) -> float:
         """It is there already."""
         return self._norm
+
+
+def _write(out: Vector, scale: np.float32) -> float:
+    """Write a block of the gradient, BASE after BASE; the sum of its squares."""
+    block = np.empty(out.size, np.float32) if out.itemsize == 2 else out.view(np.float32)
+    for start in range(0, block.size, BLOCK):
+        piece = block[start : start + BLOCK]
+        np.multiply(BASE[: piece.size], scale, out=piece)
+    if out.itemsize == 2:
+        half.to_bfloat16(block, out.view(np.uint16))
+    return blocks.square_sum(block)
 
 
 def fingerprint(work: Work) -> Mapping[str, str]:

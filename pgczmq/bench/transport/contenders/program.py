@@ -37,7 +37,7 @@ PATIENCE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Way:
+class Listening:
     """Where the master listens, and how payloads go.
 
     Args:
@@ -72,12 +72,12 @@ class Served:
 
 def run(turn: Turn) -> list[float]:
     """A turn. A step takes from its publication to that of the next, the last one until it is applied."""
-    way = _way(turn)
-    if way.wire_dtype == "bfloat16":
+    listening = _listening(turn)
+    if listening.wire_dtype == "bfloat16":
         import torch  # noqa: F401  before the workers are forked, not once in each of them
     crew = Crew(turn, worker, range(turn.workers))
     processes.keep_large_blocks()
-    steps = run_master(turn.work, turn.steps, way, opened=crew.tell).steps
+    steps = run_master(turn.work, turn.steps, listening, opened=crew.tell).steps
     crew.join()
     published = [step.published_at for step in steps]
     ends = [*published[1:], steps[-1].applied_at]
@@ -87,27 +87,27 @@ def run(turn: Turn) -> list[float]:
 def worker(turn: Turn, number: int, pipe: Connection) -> None:
     """One worker process."""
     processes.keep_large_blocks()
-    run_worker(turn.work, _way(turn).bind, int(pipe.recv()), number)
+    run_worker(turn.work, _listening(turn).bind, int(pipe.recv()), number)
 
 
-def _way(turn: Turn) -> Way:
+def _listening(turn: Turn) -> Listening:
     """The variants are the names of the bench's rows."""
     ways = {
-        "shm": Way(payload="shm"),
-        "ipc": Way(bind=f"ipc://{Path(turn.scratch)}/pgc", port=1),
-        "tcp": Way(),
-        "tcp-bfloat16": Way(wire_dtype="bfloat16"),
+        "shm": Listening(payload="shm"),
+        "ipc": Listening(bind=f"ipc://{Path(turn.scratch)}/pgc", port=1),
+        "tcp": Listening(),
+        "tcp-bfloat16": Listening(wire_dtype="bfloat16"),
     }
     return ways[turn.variant]
 
 
-def run_master(work: Work, steps: int, way: Way, *, opened: Callable[[int], None]) -> Served:
+def run_master(work: Work, steps: int, listening: Listening, *, opened: Callable[[int], None]) -> Served:
     """A whole run under dgd; ``opened`` is told the control port once workers may come.
 
     Raises:
         PgcError: the run ended early, or its result is wrong.
     """
-    served = asyncio.run(_serve_master(work, steps, way, opened))
+    served = asyncio.run(_serve_master(work, steps, listening, opened))
     if len(served.steps) < steps:
         raise PgcError(f"the run ended after {len(served.steps)} of {steps} steps: {served.ending.reason}.")
     work.check(served.params, steps)
@@ -123,10 +123,10 @@ def run_worker(work: Work, host: str, port: int, number: int) -> None:
     asyncio.run(_serve_worker(work, host, port, number))
 
 
-async def _serve_master(work: Work, steps: int, way: Way, opened: Callable[[int], None]) -> Served:
+async def _serve_master(work: Work, steps: int, listening: Listening, opened: Callable[[int], None]) -> Served:
     scheme = _scheme(work)
     compute = VectorMaster(work, processes.cores())
-    exchange = Exchange(compute, payload=way.payload, wire_dtype=way.wire_dtype, workers=work.workers)
+    exchange = Exchange(compute, payload=listening.payload, wire_dtype=listening.wire_dtype, workers=work.workers)
     records: list[StepRecord] = []
     started_at = time.monotonic()
 
@@ -137,7 +137,7 @@ async def _serve_master(work: Work, steps: int, way: Way, opened: Callable[[int]
     try:
         with Sockets() as sockets:
             sockets.farewell = 0.5
-            hub = _hub(sockets, scheme, way, exchange)
+            hub = _hub(sockets, scheme, listening, exchange)
             master = Master(
                 Engine(scheme, Rules(steps=steps, heartbeat=HEARTBEAT), NoDelay().seconds, 0.0),
                 hub,
@@ -174,12 +174,12 @@ def _scheme(work: Work) -> Scheme:
     return schemes.build(Settings("dgd", work.workers))
 
 
-def _hub(sockets: Sockets, scheme: Scheme, way: Way, exchange: Exchange) -> Hub:
+def _hub(sockets: Sockets, scheme: Scheme, listening: Listening, exchange: Exchange) -> Hub:
     rows = scheme.coefficients_NC.tolist()
     return Hub(
         sockets,
-        bind=way.bind,
-        port=way.port,
+        bind=listening.bind,
+        port=listening.port,
         run="bench",
         master=uuid.uuid4().hex[:16],
         config="",
