@@ -163,7 +163,7 @@ class _Run:
             if task.test is not None:
                 self._evaluator = await asyncio.to_thread(EvaluatorProcess, self._context, self._config)
                 stack.callback(self._evaluator.close)
-            sockets = stack.enter_context(Sockets())
+            sockets = stack.enter_context(Sockets(min(4, processes.cores())))
             sockets.farewell = 0.5
             net = self._config.net
             exchange = Exchange(learner, payload=net.payload, wire_dtype=net.wire_dtype, workers=self._config.workers)

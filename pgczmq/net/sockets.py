@@ -37,10 +37,15 @@ _ROUTER = {zmq.ROUTER_MANDATORY: 1, zmq.ROUTER_HANDOVER: 1}
 
 
 class Sockets:
-    """The ZeroMQ context of a process and all its sockets; closing it closes them, within ``farewell`` seconds."""
+    """The ZeroMQ context of a process and all its sockets; closing it closes them, within ``farewell`` seconds.
 
-    def __init__(self) -> None:
-        self._context = zmq.asyncio.Context(io_threads=1)
+    Args:
+        threads: that send and receive. With two, a master of 12 workers still sends parameters while gradients come
+            in: 320 ms for 12 x 46.8 MB each way over loopback, 350 to 430 with one; workers gain nothing.
+    """
+
+    def __init__(self, threads: int = 1) -> None:
+        self._context = zmq.asyncio.Context(io_threads=threads)
         self._context.linger = 0
         self._sockets: list[zmq.asyncio.Socket] = []
         self.farewell = 0.0
@@ -90,7 +95,9 @@ class Sockets:
 
     def bulk_dealer(self, endpoint: str, identity: str, message_bytes: int) -> zmq.asyncio.Socket:
         """A worker's end of the gradients socket."""
-        socket = self._make(zmq.DEALER, _BULK_HEARTBEAT | {zmq.IMMEDIATE: 1}, high_water_mark=4)
+        # All workers answer at once; what the system would let a dozen queue is more than a switch can hold.
+        options = _BULK_HEARTBEAT | {zmq.IMMEDIATE: 1, zmq.SNDBUF: 2**20}
+        socket = self._make(zmq.DEALER, options, high_water_mark=4)
         socket.setsockopt(zmq.MAXMSGSIZE, message_bytes + CONTROL_BYTES_AT_MOST)
         return _connect(socket, endpoint, identity)
 

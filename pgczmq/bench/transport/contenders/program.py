@@ -135,7 +135,7 @@ async def _serve_master(work: Work, steps: int, listening: Listening, opened: Ca
             records.append(record)
 
     try:
-        with Sockets() as sockets:
+        with Sockets(min(4, processes.cores())) as sockets:
             sockets.farewell = 0.5
             hub = _hub(sockets, scheme, listening, exchange)
             master = Master(
