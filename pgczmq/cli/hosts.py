@@ -17,7 +17,7 @@ from pgczmq.errors import ConfigError
 DTYPES = ("float32", "bfloat16")
 COLUMNS = (
     f"{'Mbit/s':>10}  {'wire_dtype':10} {'MB a way':>10} {'seconds a step':>25} {'times full link':>17} "
-    f"{'out %':>7} {'in %':>7} {'idle s':>7} {'again MB':>9}"
+    f"{'link %':>7} {'out %':>7} {'in %':>7} {'idle s':>7} {'again MB':>9}"
 )
 """A step over what it would take if the link were full all the time, then goodput in percent of the limit."""
 
@@ -70,14 +70,16 @@ def line(row: Row) -> str:
     ratio = median(row.seconds) / (2 * 8 * row.nbytes / row.rate / CEILING)
     idle = median(step.idle_seconds for step in row.link)
     what = f"{row.rate / 1e6:10.0f}  {row.wire_dtype:10} {row.nbytes / 1e6:10.1f} {seconds:>25} {ratio:17.3f}"
-    return f"{what} {row.out_percent:7.1f} {row.back_percent:7.1f} {idle:7.3f} {row.again_bytes / 1e6:9.1f}"
+    percents = f"{row.percent:7.1f} {row.out_percent:7.1f} {row.back_percent:7.1f}"
+    return f"{what} {percents} {idle:7.3f} {row.again_bytes / 1e6:9.1f}"
 
 
 def verdict(row: Row) -> str:
-    """Whether the master's link carries what is asked for, in that direction in which it carries less."""
+    """Whether the master's link carries what is asked for while a step's payloads are on their way."""
     missed = "" if row.percent >= PERCENT_AT_LEAST else ": too little"
     return (
-        f"{row.wire_dtype}: goodput of the master's link is {row.out_percent:.1f} % of its limit while parameters go "
-        f"out and {row.back_percent:.1f} % while gradients come in, each from the first byte until {100 * DONE:g} % of "
-        f"the bytes are through (at least {PERCENT_AT_LEAST:g} % asked for in both){missed}"
+        f"{row.wire_dtype}: from the first byte of a step's transfers until {100 * DONE:g} % of the last ones, goodput "
+        f"of the master's link, in the direction that is fuller at the moment, is {row.percent:.1f} % of its limit (at "
+        f"least {PERCENT_AT_LEAST:g} % asked for){missed}; parameters by themselves have {row.out_percent:.1f} %, "
+        f"gradients, which begin before all parameters are out, {row.back_percent:.1f} %"
     )

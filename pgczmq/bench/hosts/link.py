@@ -67,14 +67,20 @@ class Phase:
 class Transfers:
     """The transfers of one step.
 
+    The two overlap: the first workers answer while parameters still go to the last ones, whose acknowledgements then
+    wait behind gradients. So ``percent`` looks at the direction that carries more, moment by moment.
+
     Args:
         out: parameters that leave the master.
         back: gradients that come.
+        percent: goodput of the fuller direction at each moment, from the begin of the first phase to the end of the
+            last, of the link's limit. It cannot exceed what one direction can carry.
         idle_seconds: from the begin of the first phase to the end of the last, in which nothing moved.
     """
 
     out: Phase
     back: Phase
+    percent: float
     idle_seconds: float
 
 
@@ -147,12 +153,19 @@ def transfers(samples: Sequence[Sample], begin: float, end: float, nbytes: int, 
     back = _span([sample.received - window[1].received for sample in window], nbytes)
     moves = window[min(out[0], back[0]) : max(out[1], back[1]) + 1]
     idle = sum(after.at - before.at for before, after in pairwise(moves) if _is_idle(before, after, rate))
-    return Transfers(_phase(window, out, begin, nbytes, rate), _phase(window, back, begin, nbytes, rate), idle)
+    carried = sum(_fuller(before, after) for before, after in pairwise(moves))
+    percent = 100 * 8 * carried / (moves[-1].at - moves[0].at) / rate
+    phases = [_phase(window, span, begin, nbytes, rate) for span in (out, back)]
+    return Transfers(phases[0], phases[1], percent, idle)
+
+
+def _fuller(before: Sample, after: Sample) -> int:
+    """Bytes that went the way on which more went."""
+    return max(after.sent - before.sent, after.received - before.received)
 
 
 def _is_idle(before: Sample, after: Sample, rate: float) -> bool:
-    moved = max(after.sent - before.sent, after.received - before.received)
-    return 8 * moved < MOVING * rate * (after.at - before.at)
+    return 8 * _fuller(before, after) < MOVING * rate * (after.at - before.at)
 
 
 def _span(passed: Sequence[int], nbytes: int) -> tuple[int, int]:

@@ -61,8 +61,8 @@ class Row:
 
     @property
     def percent(self) -> float:
-        """What the link is judged by: the lesser of its two directions."""
-        return min(self.out_percent, self.back_percent)
+        """What the link is judged by: median goodput of the fuller direction at each moment of the transfers."""
+        return median(step.percent for step in self.link)
 
 
 def measure(work: Work, *, rate: float, wire_dtype: str, steps: int) -> Row:
