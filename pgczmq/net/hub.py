@@ -254,12 +254,10 @@ class Hub:
         """Send a small message to whoever sent one on the control socket."""
         self._send_now(self._control, [peer.identity, wire.pack(message)])
 
-    def send_params(self, worker: int, incarnation: str, message: wire.Params, version: Version) -> bool:
-        """Send the parameters to one worker, the way its payloads go; False when it cannot be reached."""
+    def send_params(self, worker: int, incarnation: str, message: wire.Params, version: Version) -> None:
+        """Send the parameters to one worker, the way its payloads go, if it can be reached."""
         identity = f"{worker}:{incarnation}".encode()
-        return self._send_now(
-            self._gradients, [identity, *_frames(message, version.sealed[self.exchange.way(incarnation)])]
-        )
+        self._send_now(self._gradients, [identity, *_frames(message, version.sealed[self.exchange.way(incarnation)])])
 
     def publish_params(self, message: wire.Params, version: Version) -> None:
         """Send the parameters to all workers that subscribe and keep up, each way that somebody's payloads go."""

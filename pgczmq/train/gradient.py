@@ -9,12 +9,11 @@ import torch
 from torch import Tensor
 
 from pgczmq.errors import ConfigError, PgcError
-from pgczmq.train import blocks
-from pgczmq.train.blocks import Buffer, ByteArray, FloatArray
+from pgczmq.train import blocks, half
+from pgczmq.train.blocks import Buffer, ByteArray
 from pgczmq.train.data import Partitions
 from pgczmq.train.fingerprint import fingerprints
 from pgczmq.train.flat import build_model
-from pgczmq.train.half import HalfArray
 from pgczmq.train.minibatches import Minibatches
 from pgczmq.train.randomness import seed_global_streams
 from pgczmq.train.task import Task
@@ -245,7 +244,7 @@ class Gradients:
         fresh = [self._new_buffers[place] for place in sorted(self._new_buffers)]
         buffers[:] = self._gradient.buffers.average(fresh or [self._gradient.base_buffers])
         gradients = [self._retained[place].cpu().numpy() for place in range(len(self._held))]
-        out = _vector(room, self.parameter_count)
+        out = half.float_or_half(room, self.parameter_count)
         if not self._goes_straight(room):
             return blocks.weighted_sum(self._coefficients, gradients, out=out)
         if not np.shares_memory(out, gradients[0]):
@@ -262,12 +261,3 @@ class Gradients:
         if place not in self._slots:
             self._slots[place] = self._gradient.empty()
         return self._slots[place]
-
-
-def _vector(room: ByteArray, size: int) -> FloatArray | HalfArray:
-    """Room for a vector as such: float32 or bfloat16 by its number of bytes."""
-    if room.size == 4 * size:
-        return room.view(np.float32)
-    if room.size == 2 * size:
-        return room.view(np.uint16)
-    raise PgcError(f"a vector of {size} elements takes {4 * size} or {2 * size} bytes: got {room.size}.")

@@ -1,9 +1,11 @@
 """Vectors of bfloat16, float32's upper half, for the wire: as NumPy uint16, because NumPy knows no such type."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pgczmq.errors import WireError
 
 HalfArray: TypeAlias = NDArray[np.uint16]
 
@@ -37,3 +39,17 @@ def from_bfloat16(source: HalfArray, out: NDArray[np.float32]) -> None:
         block = bits[start : start + _BLOCK]
         np.copyto(block, source[start : start + _BLOCK])
         np.left_shift(block, _LOWER_BITS, out=block)
+
+
+def float_or_half(buffer: bytes | bytearray | memoryview | NDArray[Any], size: int) -> NDArray[np.float32] | HalfArray:
+    """A float32 or bfloat16 [size] over memory that is somebody else's, according to the number of bytes.
+
+    Raises:
+        WireError: it is that of neither.
+    """
+    raw = np.frombuffer(buffer, np.uint8)
+    if raw.size == 2 * size:
+        return raw.view(np.uint16)
+    if raw.size != 4 * size:
+        raise WireError(f"a vector of {size} parameters takes {4 * size} or {2 * size} bytes: got {raw.size}.")
+    return raw.view(np.float32)

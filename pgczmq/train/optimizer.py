@@ -19,8 +19,8 @@ from pgczmq.train import blocks, checkpoint, half
 from pgczmq.train.blocks import Buffer, ByteArray, FloatArray, Threads
 from pgczmq.train.checkpoint import CheckpointState
 from pgczmq.train.fingerprint import fingerprints
-from pgczmq.train.flat import build_model, float_vector
-from pgczmq.train.folding import Folding, Vector
+from pgczmq.train.flat import build_model
+from pgczmq.train.folding import Folding
 from pgczmq.train.observer import Observer
 from pgczmq.train.task import Task
 
@@ -135,7 +135,7 @@ class Learner:
         Raises:
             WireError: the size is neither.
         """
-        out = _vector(params, self.parameter_count)
+        out = half.float_or_half(params, self.parameter_count)
         if out.itemsize == 2:
             half.to_bfloat16(self._flat.params.numpy(), out.view(np.uint16))
         else:
@@ -155,7 +155,7 @@ class Learner:
         Raises:
             WireError: a message's size is not the model's; none was added.
         """
-        arrivals = [(worker, _vector(gradient, self.parameter_count)) for worker, gradient in messages]
+        arrivals = [(worker, half.float_or_half(gradient, self.parameter_count)) for worker, gradient in messages]
         self._folding.add(step, arrivals, out=self._observer.next_estimate().numpy())
 
     def apply(self, step: int, messages: Sequence[Message], plan: Plan | None = None) -> Update:
@@ -175,7 +175,10 @@ class Learner:
         if not messages:
             raise PgcError("an update needs at least one message.")
         ordered = sorted(messages, key=lambda message: message[0])
-        terms = [(worker, weight, _vector(message, self.parameter_count)) for worker, weight, message, _ in ordered]
+        terms = [
+            (worker, weight, half.float_or_half(message, self.parameter_count))
+            for worker, weight, message, _ in ordered
+        ]
         buffers = self._flat.buffers.average([packed for *_, packed in ordered])
         self._leaf.grad = self._estimate = self._observer.next_estimate()
         begun = time.perf_counter()
@@ -240,18 +243,8 @@ class Learner:
         )
 
     def _all_finite(self, gradient: Buffer) -> bool:
-        vector, spoiled = _vector(gradient, self.parameter_count), self._estimate.numpy()
+        vector, spoiled = half.float_or_half(gradient, self.parameter_count), self._estimate.numpy()
         return math.isfinite(blocks.weighted_sum([1.0], [vector], out=spoiled, threads=self._threads))
-
-
-def _vector(buffer: Buffer, size: int) -> Vector:
-    """A float32 or bfloat16 [size] over memory that came from elsewhere, according to the number of bytes.
-
-    Raises:
-        WireError: it is that of neither.
-    """
-    raw = np.frombuffer(buffer, np.uint8)
-    return raw.view(np.uint16) if raw.size == 2 * size else float_vector(raw, size)
 
 
 def _build(config: OptimizerConfig, leaf: nn.Parameter) -> torch.optim.Optimizer:

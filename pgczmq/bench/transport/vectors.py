@@ -59,7 +59,7 @@ class VectorMaster:
 
     def write(self, params: Memory, buffers: Memory) -> None:
         """Copy the parameters, as float32 or bfloat16."""
-        out = _vector(params, self.parameter_count)
+        out = half.float_or_half(params, self.parameter_count)
         if out.itemsize == 2:
             half.to_bfloat16(self.params, out.view(np.uint16))
         else:
@@ -67,14 +67,17 @@ class VectorMaster:
 
     def fold(self, step: int, messages: Sequence[tuple[int, Buffer]]) -> None:
         """Add gradients to a sum."""
-        arrivals = [(worker, _vector(gradient, self.parameter_count)) for worker, gradient in messages]
+        arrivals = [(worker, half.float_or_half(gradient, self.parameter_count)) for worker, gradient in messages]
         self._folding.add(step, arrivals, out=self._estimate)
 
     def apply(
         self, step: int, messages: Sequence[tuple[int, float, Buffer, Buffer]], plan: Plan | None = None
     ) -> VectorUpdate:
         """Subtract the weighted sum of the gradients."""
-        terms = [(worker, weight, _vector(message, self.parameter_count)) for worker, weight, message, _ in messages]
+        terms = [
+            (worker, weight, half.float_or_half(message, self.parameter_count))
+            for worker, weight, message, _ in messages
+        ]
         begun = time.perf_counter()
         norm = self._folding.combine(step, terms, out=self._estimate)
         if not math.isfinite(norm):
@@ -111,7 +114,7 @@ class VectorWorker:
 
     def load(self, params: Buffer, buffers: Buffer) -> None:
         """Look at the parameters; the gradient depends on two of them."""
-        ends = _vector(params, self.parameter_count)[[0, -1]]
+        ends = half.float_or_half(params, self.parameter_count)[[0, -1]]
         if ends.itemsize == 2:
             half.from_bfloat16(ends.view(np.uint16), self._ends)
         else:
@@ -122,7 +125,7 @@ class VectorWorker:
 
     def evaluate(self, step: int, place: int, batch_fraction: float, room: Memory) -> float:
         """One pass: every block is written, squared for the norm while it is in the cache, and left."""
-        out = _vector(room, self.parameter_count)
+        out = half.float_or_half(room, self.parameter_count)
         scale = self._work.scale(self._number, step, self._ends)
         total = 0.0
         for start in range(0, out.size, blocks.BLOCK):
@@ -152,9 +155,3 @@ def _write(out: Vector, scale: np.float32) -> float:
 def fingerprint(work: Work) -> Mapping[str, str]:
     """What master and workers must agree on."""
     return {"model": f"vector of {work.params}", "data": f"{work.workers} workers", "torch": "none", "device": "cpu"}
-
-
-def _vector(buffer: Buffer, size: int) -> Vector:
-    """A float32 or bfloat16 (size,) over memory that came from elsewhere."""
-    raw = np.frombuffer(buffer, np.uint8)
-    return raw.view(np.uint16) if raw.size == 2 * size else raw.view(np.float32)
