@@ -1,78 +1,103 @@
-"""``pgc bench``: what this program costs, as a table and as JSON."""
+"""``pgc bench``: its commands, each imported when it is asked for."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
+from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from pgczmq.bench.simulator import RATIO_AT_MOST, GradientCost, Speed, gradient_cost, speeds
-from pgczmq.bench.transport.demands import Ratio, ratios
-from pgczmq.bench.transport.race import Race, Row, entrants, why_not
-from pgczmq.bench.transport.work import Work
-from pgczmq.cli.common import check_writable
-from pgczmq.view.progress import Steps
+from pgczmq.cli.common import JsonOption, guarded
+
+bench = typer.Typer(help="Measure what this program costs on this machine.", no_args_is_help=True)
 
 
-def simulator(json_file: Path | None) -> None:
-    """Print each row as it is measured."""
-    rows = []
-    typer.echo(f"{'scheme':18} {'workers':>7} {'steps/s':>9} {'asked for':>9} {'us/worker/step':>14}")
-    for row in speeds():
-        rows.append(asdict(row))
-        typer.echo(_line(row))
-    cost = gradient_cost()
-    typer.echo(_gradient_line(cost))
-    if json_file is not None:
-        json_file.write_text(json.dumps({"rows": rows, "gradient_run": asdict(cost)}, indent=1) + "\n")
+@bench.command("sim")
+def bench_sim(json: JsonOption = None) -> None:
+    """Measure the simulator: steps a second of each scheme without gradients, and what it adds to gradients."""
+
+    def command() -> int:
+        from pgczmq.cli.races import simulator
+
+        simulator(json)
+        return 0
+
+    guarded(command)
 
 
-def _line(row: Speed) -> str:
-    asked = "" if row.at_least is None else f"{row.at_least:,.0f}"
-    missed = "  too slow" if row.at_least is not None and row.steps_per_second < row.at_least else ""
-    measured = f"{row.steps_per_second:9,.0f} {asked:>9} {row.worker_microseconds:14.2f}"
-    return f"{row.scheme:18} {row.workers:7d} {measured}{missed}"
+@bench.command("transport")
+def bench_transport(
+    workers: Annotated[int, typer.Option(min=2, max=128, help="Worker processes.")] = 12,
+    params: Annotated[int, typer.Option(min=1, help="Parameters, each a float32.")] = 11_700_000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each contender that count, at least.")] = 30,
+    against: Annotated[
+        str, typer.Option(metavar="A,B,C", help="Of ray, gloo, pyzmq and memory.")
+    ] = "ray,gloo,pyzmq,memory",
+    json: JsonOption = None,
+) -> None:
+    """Measure steps without a model, over shared memory, ipc and TCP, against what else there is; minutes.
+
+    Everybody makes new gradients and updates the parameters with their mean, in processes of this machine, in turns.
+    """
+
+    def command() -> int:
+        from pgczmq.bench.transport.work import Work
+        from pgczmq.cli.races import transport
+
+        rivals = [name.strip() for name in against.split(",") if name.strip()]
+        transport(Work(workers, params), steps=steps, against=rivals, json_file=json)
+        return 0
+
+    guarded(command)
 
 
-def _gradient_line(cost: GradientCost) -> str:
-    missed = "  too slow" if cost.ratio > RATIO_AT_MOST else ""
-    text = f"a gradient run of the digits CNN costs {cost.ratio:.3f} times its gradients alone"
-    return f"{text} ({cost.lowest:.3f} to {cost.highest:.3f}; at most {RATIO_AT_MOST:g} asked for){missed}"
+@bench.command("hosts")
+def bench_hosts(
+    workers: Annotated[int, typer.Option(min=1, max=128, help="Hosts beside the master's.")] = 12,
+    mbits: Annotated[
+        str, typer.Option(metavar="A,B", help="Limits of every link, Mbit/s, one after the other.")
+    ] = "1000,200",
+    params: Annotated[
+        int, typer.Option(min=1, help="Parameters at 1000 Mbit/s; in proportion at others, so that steps take as long.")
+    ] = 11_700_000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each row that count.")] = 3,
+    json: JsonOption = None,
+) -> None:
+    """Measure steps without a model between hosts with links of limited rate, all on this machine; minutes.
+
+    Hosts are network namespaces: that needs Linux and root, and says so where it cannot be.
+    """
+
+    def command() -> int:
+        from pgczmq.cli.hosts import show
+
+        show(mbits, workers=workers, params=params, steps=steps, json_file=json)
+        return 0
+
+    guarded(command)
 
 
-def transport(work: Work, *, steps: int, against: Sequence[str], json_file: Path | None) -> None:
-    """Run the race, print who took how long, and what this program takes of that."""
-    if json_file is not None:
-        check_writable(json_file)
-    console = Console(stderr=True)
-    reasons = {name: why_not(name) for name in entrants(against)}
-    for name, reason in reasons.items():
-        if reason:
-            console.print(f"without {name}: {reason}", markup=False, highlight=False, soft_wrap=True)
-    race = Race(work, steps=steps, names=[name for name, reason in reasons.items() if not reason])
-    with Steps(console, "turns", race.turns) as progress:
-        for name in race.run():
-            progress.advance(name)
-    found = ratios(race.rows, work.params)
-    for line in _transport_lines(race.rows, found):
-        typer.echo(line)
-    if json_file is not None:
-        measured = {"rows": [asdict(row) for row in race.rows], "ratios": [asdict(ratio) for ratio in found]}
-        json_file.write_text(json.dumps(asdict(work) | {"steps": steps} | measured, indent=1) + "\n")
+@bench.command("step")
+def bench_step(
+    task: Annotated[str, typer.Option(help="What is trained; images of the ResNets are generated.")] = "resnet18-cifar",
+    workers: Annotated[int, typer.Option(min=2, max=128, help="Worker processes.")] = 12,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each scheme that count.")] = 8,
+    schemes: Annotated[str, typer.Option(metavar="A,B,C", help="One run of each.")] = "dgd,gc-cr,pgc-cr",
+    json: JsonOption = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", metavar="FILE", help="Write all steps there, for ui.perfetto.dev.")
+    ] = None,
+) -> None:
+    """Measure where the time of real steps goes, and what they take over their gradients alone; minutes.
 
+    They are steps of runs on this machine, one after the other, between measurements of their gradients alone.
+    """
 
-def _transport_lines(rows: Sequence[Row], found: Sequence[Ratio]) -> list[str]:
-    lines = [f"{'a step of':16} {'median ms':>10} {'min ms':>10} {'max ms':>10} {'MB':>9} {'peak RSS MB':>11}"]
-    for row in rows:
-        measured = f"{row.median_ms:10.3f} {row.min_ms:10.3f} {row.max_ms:10.3f}"
-        lines.append(f"{row.name:16} {measured} {row.bytes / 1e6:9.1f} {row.peak_rss_mb:11.1f}")
-    for own in dict.fromkeys(ratio.name for ratio in found):
-        of = [f"{ratio.ratio:.3g} of {ratio.over}" for ratio in found if ratio.name == own]
-        lines.append(f"{own} takes {', '.join(of)}")
-    for ratio in found:
-        if ratio.at_most is not None:
-            missed = "  too slow" if ratio.missed else ""
-            lines.append(f"{ratio.name} at most {ratio.at_most:g} of {ratio.over}: {ratio.ratio:.3g}{missed}")
-    return lines
+    def command() -> int:
+        from pgczmq.bench.step.measure import run_config
+        from pgczmq.cli.compare import names
+        from pgczmq.cli.step import show
+
+        runs = [run_config(task, scheme, workers=workers, steps=steps) for scheme in dict.fromkeys(names(schemes))]
+        show(runs, json_file=json, trace_file=trace)
+        return 0
+
+    guarded(command)
