@@ -5,6 +5,7 @@ How a step closes is a pure function of what is in: ``closing_now`` where answer
 costs O(1).
 """
 
+import math
 from bisect import insort
 from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
@@ -23,14 +24,26 @@ PlannedSeconds = Callable[[int, int, int, float], float]
 
 @dataclass
 class OpenStep:
-    """The step that is being worked on; part of the engine's state. Nobody is in both ``answers`` and ``refused``."""
+    """The step that is being worked on; part of the engine's state. Nobody is in both ``answers`` and ``refused``.
+
+    The run ends with it at ``ends_at``. Once it is ``overdue``, later than ``waits_until``, "partial" does not wait for
+    those who could still answer.
+    """
 
     step: int
     plan: Plan
     opened_at: float
     origin: float
+    ends_at: float = math.inf
+    waits_until: float = math.inf
+    overdue: bool = False
     answers: dict[int, Arrived] = field(default_factory=dict)  # in order of arrival
     refused: set[int] = field(default_factory=set)
+
+    def excuse(self, seconds: float) -> None:
+        """So long nobody listened: no deadline counts that."""
+        self.ends_at += seconds
+        self.waits_until += seconds
 
     def take(self, answer: Arrived) -> None:
         """It counts; a refusal of the worker's former life is forgotten."""
@@ -62,7 +75,7 @@ class Closing:
         weights: what they are combined with.
         at: when, seconds.
         late: answers that are there although they were planned to come later, by worker.
-        partial: they are not usable, but nobody owes another one.
+        partial: they are not usable, but nobody owes another one, or it has been waited for long enough.
         seconds: planned, from the step's opening to ``at``; 0 where nothing is planned.
     """
 
@@ -84,7 +97,7 @@ def closing_now(scheme: Scheme, opened: OpenStep, ready: AbstractSet[int], at: f
     weights = scheme.usable(opened.answers, k=opened.plan.k, origin=opened.origin)
     if weights is not None:
         return Closing(opened.answers, weights, at)
-    if scheme.shortfall != "partial" or opened.is_owed(ready):
+    if scheme.shortfall != "partial" or (not opened.overdue and opened.is_owed(ready)):
         return None
     weights = scheme.decoder.partial(tuple(opened.answers), opened.origin)
     return None if weights is None else Closing(opened.answers, weights, at, partial=True)

@@ -47,10 +47,12 @@ class Scheme:
         takes_any_k: the decoder is usable at any number of arrivals, so that k alone decides when to close.
         wait: "k" or "usable": whether to wait for k arrivals when fewer are usable already.
         shortfall: "wait" or "partial": what to do when no usable set can come.
+        deadline: with "partial", a step closes with what there is so many median deviations after the median answer;
+            None while anybody may still answer.
         on_new_step: "skip", "abandon" or "queue": what a worker does that is behind.
         code: how the coefficients were made, for people.
         max_alpha: largest |alpha| the code was accepted with; NaN when not scored.
-        reads: the settings that this scheme reads, beside name, shortfall and on_new_step; None when it does not say.
+        reads: the settings that this scheme reads, beside those of all schemes; None when it does not say.
         folds: which arrivals can be added up before the step closes, see ``decoders.Folds``.
         adaptive: sets k and the batch fraction of every step; None for k arrivals of whole minibatches, always.
     """
@@ -64,6 +66,7 @@ class Scheme:
     takes_any_k: bool = False
     wait: str = "k"
     shortfall: str = "wait"
+    deadline: float | None = None
     on_new_step: str = "skip"
     code: str = "ones"
     max_alpha: float = float("nan")
@@ -150,7 +153,13 @@ def build(settings: Settings) -> Scheme:
 
 def finish(scheme: Scheme, settings: Settings) -> Scheme:
     """Fill in what all schemes share."""
-    return replace(scheme, name=settings.name, shortfall=settings.shortfall, on_new_step=settings.on_new_step)
+    return replace(
+        scheme,
+        name=settings.name,
+        shortfall=settings.shortfall,
+        deadline=settings.patience(),
+        on_new_step=settings.on_new_step,
+    )
 
 
 def _rotation(settings: Settings, load: int, stagger: int = 0) -> EvaluateOne:

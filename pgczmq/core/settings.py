@@ -24,9 +24,24 @@ class Settings:
     code: str = "auto"
     wait: str = "k"
     shortfall: str = "wait"
+    deadline: float | None = None
     max_age: int | None = None
     on_new_step: str = "skip"
     seed: int = 1
+
+    def patience(self) -> float | None:
+        """When not to wait for those who could still answer, see ``pace.Pace``; None never.
+
+        Raises:
+            ConfigError: what there is then could not be used.
+        """
+        if self.deadline is not None and self.shortfall != "partial":
+            raise ConfigError(
+                "a deadline closes a step with fewer answers than the scheme waits for: got "
+                f'scheme.deadline={self.deadline:g} with scheme.shortfall="{self.shortfall}". '
+                'Set scheme.shortfall="partial", or leave scheme.deadline out.'
+            )
+        return self.deadline
 
     def punctual(self) -> int:
         """Arrivals that can be counted on: workers - stragglers.
