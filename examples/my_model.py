@@ -2,7 +2,8 @@
 
     cd examples && pgc local --config my_model.toml
 
-On VMs this file must be importable on the master and on every worker.
+On VMs this file must be importable on the master and on every worker, and workers must be told that they may run it:
+pgc-worker --allow my_model:spirals.
 """
 
 import math

@@ -3,7 +3,8 @@
     cd examples && pgc local --config my_scheme.toml
     cd examples && pgc explain --config my_scheme.toml --arrived 0,1,4
 
-On VMs this file must be importable on the master and on every worker.
+On VMs this file must be importable on the master and on every worker, and workers must be told that they may run it:
+pgc-worker --allow my_scheme:whatever_is_there.
 """
 
 from collections.abc import Sequence

@@ -12,11 +12,12 @@ import tomllib
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
+from pgczmq.core.faults import Kind
 from pgczmq.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "PGC_"
@@ -57,6 +58,11 @@ class SchemeConfig(Section):
     code: Literal["auto", "random", "cyclic-mds"] = "auto"
     wait: Literal["k", "usable"] = "k"
     shortfall: Literal["wait", "partial"] = "wait"
+    deadline: float | None = Field(
+        None,
+        ge=0,
+        description="median deviations after the median answer, when partial closes a step; never unless set",
+    )
     max_age: int | None = Field(None, ge=0)
     on_new_step: Literal["skip", "abandon", "queue"] = "skip"
 
@@ -158,11 +164,26 @@ class DelayConfig(DelayPartConfig):
     failures: tuple[FailureConfig, ...] = ()
 
 
+class FaultConfig(Section):
+    """A fault made on purpose, in a real run; every one of [[faults]] is on its own. See core/faults.py."""
+
+    kind: Kind
+    workers: tuple[int, ...] | None = Field(None, description="whom it befalls; everybody unless set")
+    steps: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(None, description="at which steps alone")
+    first: int = Field(0, ge=0, description="step of a range, without steps")
+    last: int | None = Field(None, ge=0, description="of the range; no end unless set")
+    probability: float = Field(1.0, ge=0, le=1, description="for each of these workers and steps, independently")
+    seconds: float | None = Field(None, gt=0, description="it lasts; of kill, until pgc local restarts it, never unset")
+
+
 class SimConfig(Section):
     """What takes time in simulation alone; a real run takes the time it takes."""
 
     evaluation: float = Field(0.0, ge=0, description="seconds to evaluate a whole minibatch of one partition")
     communication: float = Field(0.0, ge=0, description="seconds from a worker's answer until the master has used it")
+    forget_at: int | None = Field(
+        None, ge=0, description="step at which all workers lose what they retain, as if the run went on there"
+    )
 
 
 class NetConfig(Section):
@@ -176,7 +197,10 @@ class NetConfig(Section):
     start_timeout: float = Field(120, gt=0)
     heartbeat: float = Field(2, gt=0, le=60)
     nonfinite: Literal["refuse", "abort"] = "refuse"
-    security: Literal["auto", "insecure"] = "auto"
+    security: Literal["auto", "curve", "insecure"] = Field(
+        "auto", description="who may join: auto is curve, by keys, unless bind is this machine's alone"
+    )
+    keys: str = Field("pgc-keys", description="directory of key files, as pgc keygen writes it")
 
 
 class CheckpointConfig(Section):
@@ -208,6 +232,7 @@ class RunConfig(Section):
     optimizer: OptimizerConfig = OptimizerConfig()
     eval: EvalConfig = EvalConfig()
     delay: DelayConfig = DelayConfig()
+    faults: tuple[FaultConfig, ...] = ()
     sim: SimConfig = SimConfig()
     net: NetConfig = NetConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()

@@ -37,3 +37,9 @@ class MasterUnreachable(ClusterError):
     """The master does not answer, or has been silent for too long."""
 
     exit_code = 73
+
+
+class AuthenticationFailed(ClusterError):
+    """Master and worker do not know each other's keys, or only one of them uses keys."""
+
+    exit_code = 72

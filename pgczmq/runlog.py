@@ -13,6 +13,7 @@ Times are seconds since the run's start on the master's monotonic clock.
 import json
 import logging
 import math
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -85,13 +86,19 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class EventRecord:
-    """Something that happened beside the steps; ``kind`` is one word."""
+    """Something that happened beside the steps; ``kind`` is one word.
+
+    Args:
+        seconds: of "ready", how long a worker that is back could not be counted on; of "joined", how long it had no
+            master, where it was in a run before.
+    """
 
     at: float
     kind: str
     text: str
     worker: int | None = None
     step: int | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -262,7 +269,7 @@ class RunLog:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._queue: queue.SimpleQueue[Record | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Record | threading.Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="runlog", daemon=True)
         self._failure: OSError | None = None
 
@@ -285,6 +292,13 @@ class RunLog:
         if type(record) in FILES and self._failure is None:
             self._queue.put(record)
 
+    def sync(self) -> None:
+        """Wait until everything recorded so far is on disk, or the disk has failed."""
+        written = threading.Event()
+        self._queue.put(written)
+        while self._failure is None and not written.wait(0.1):
+            pass
+
     def _write(self) -> None:
         files: dict[str, TextIO] = {}
         try:
@@ -300,6 +314,12 @@ class RunLog:
 
     def _drain(self, files: dict[str, TextIO]) -> None:
         while (record := self._queue.get()) is not None:
+            if isinstance(record, threading.Event):
+                for file in files.values():
+                    file.flush()
+                    os.fsync(file.fileno())
+                record.set()
+                continue
             files[FILES[type(record)]].write(to_json(record) + "\n")
             if self._queue.empty():
                 for file in files.values():

@@ -66,6 +66,11 @@ def check_lockstep(config: RunConfig) -> None:
             "a deterministic run computes on the CPU with one torch thread a worker, so that its bits are the same "
             f"everywhere: got device={config.device}, threads={config.threads}. Leave both out."
         )
+    if config.deterministic and config.scheme.deadline is not None:
+        raise ConfigError(
+            "a deterministic run waits for every answer and then goes by the planned times: got deterministic=true "
+            f"with scheme.deadline={config.scheme.deadline:g}. Leave scheme.deadline out."
+        )
     if config.deterministic and config.scheme.on_new_step != "skip":
         raise ConfigError(
             "a deterministic run goes in lockstep, so that no worker is ever behind: got deterministic=true with "

@@ -10,13 +10,18 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
+from pgczmq.app.keyfiles import ALLOWED_FILE, read_allowed
+from pgczmq.app.keys import access_of, connection, is_loopback
 from pgczmq.app.processes import cores
-from pgczmq.app.worker import parse_address, resolve
+from pgczmq.app.worker import parse_address
 from pgczmq.config import RunConfig
 from pgczmq.errors import PgcError
 from pgczmq.net import memory, wire
+from pgczmq.net.auth import PLAIN, Handshakes, Security
 from pgczmq.net.sockets import Sockets, endpoint, send_now
+from pgczmq.net.worker import resolve
 
 PACKAGES = ("pyzmq", "msgpack", "numpy", "torch", "torchvision", "scikit-learn", "pydantic", "typer", "rich")
 _ANSWER_SECONDS = 5.0
@@ -40,8 +45,11 @@ def examine(config: RunConfig, master: str | None) -> Iterator[Check]:
     yield from _ports(config)
     yield _shared_memory()
     yield _clock()
+    yield who_may_join(config)
+    security, check = workers_key()
+    yield check
     if master is not None:
-        yield from _way_to(master)
+        yield from way_to(master, security)
 
 
 def _packages() -> Iterator[Check]:
@@ -105,7 +113,34 @@ def _clock() -> Check:
     return Check("clock", verdict, f"resolution {resolution:.0e} s; a sleep of 50 ms took {off * 1000:.1f} ms longer")
 
 
-def _way_to(master: str) -> Iterator[Check]:
+def who_may_join(config: RunConfig) -> Check:
+    """Who may join the run, were it started here."""
+    net = config.net
+    try:
+        if access_of(config).master == PLAIN:
+            if is_loopback(net.bind):
+                return Check("who may join", "ok", f"whoever is on this machine: net.bind={net.bind}, no keys")
+            text = f"whoever reaches {net.bind}, unseen: no keys, nothing encrypted (insecure was asked for)"
+            return Check("who may join", "warning", text)
+        names = read_allowed(Path(net.keys) / ALLOWED_FILE).values()
+    except PgcError as error:
+        return Check("who may join", "problem", str(error))
+    text = f"{len(names)} keys on the list in {net.keys}: {', '.join(names)}; nobody else can read the secret one"
+    return Check("who may join", "ok" if names else "warning", text)
+
+
+def workers_key() -> tuple[Security, Check]:
+    """How a worker started here would connect."""
+    try:
+        said = connection(os.environ, Path.cwd())
+    except PgcError as error:
+        return PLAIN, Check("worker's key", "problem", str(error))
+    if said is None or said.security == PLAIN:
+        return PLAIN, Check("worker's key", "ok", "none here, so a worker joins only a master that asks for none")
+    return said.security, Check("worker's key", "ok", f"for the master at {said.master}; nobody else can read it")
+
+
+def way_to(master: str, security: Security) -> Iterator[Check]:
     try:
         host, port = parse_address(master)
         address = resolve(host, port)
@@ -120,29 +155,34 @@ def _way_to(master: str) -> Iterator[Check]:
         yield Check("connection", "problem", f"nobody answers there: {error.strerror or error}")
         return
     yield Check("connection", "ok", f"open after {(time.monotonic() - begun) * 1000:.1f} ms")
-    yield asyncio.run(_ask(address, port))
+    yield asyncio.run(_ask(address, port, security))
 
 
-async def _ask(address: str, port: int) -> Check:
+async def _ask(address: str, port: int, security: Security) -> Check:
     """Ask for a run that does not exist: a master answers by naming its own, and admits nobody."""
     incarnation = uuid.uuid4().hex[:16]
     hello = wire.Hello(
         worker=None, incarnation=incarnation, run="doctor", package="doctor", host=socket.gethostname(), pid=os.getpid()
     )
     begun = time.monotonic()
-    with Sockets() as sockets:
+    with Sockets(security=security) as sockets:
         dealer = sockets.control_dealer(endpoint(address, port), f"?:{incarnation}")
         reader = asyncio.ensure_future(dealer.recv_multipart())
-        while not reader.done() and time.monotonic() - begun < _ANSWER_SECONDS:
+        handshakes = asyncio.ensure_future(sockets.watch(dealer, Handshakes(address, port, security)))
+        while not (reader.done() or handshakes.done()) and time.monotonic() - begun < _ANSWER_SECONDS:
             send_now(dealer, [wire.pack(hello)])
-            await asyncio.wait({reader}, timeout=0.2)
-        if not reader.done():
-            reader.cancel()
-            return Check("master", "problem", "something listens there, but it does not answer like a pgc-master")
+            await asyncio.wait({reader, handshakes}, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
         try:
+            if handshakes.done():
+                handshakes.result()
+            if not reader.done():
+                return Check("master", "problem", "something listens there, but it does not answer like a pgc-master")
             answer = wire.to_worker(reader.result()[0])
         except PgcError as error:
             return Check("master", "problem", str(error))
+        finally:
+            reader.cancel()
+            handshakes.cancel()
     milliseconds = (time.monotonic() - begun) * 1000
     said = answer.reason if isinstance(answer, wire.Rejected) else answer.type
     return Check("master", "ok", f"answered after {milliseconds:.0f} ms: {said.split(', the worker')[0]}")

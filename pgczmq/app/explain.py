@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pgczmq.app.build import scheme_of
+from pgczmq.app.faults import faults_of
 from pgczmq.config import RunConfig, SchemeConfig
 from pgczmq.core import seeds
 from pgczmq.core.closing import recovered, shares
@@ -13,7 +14,7 @@ from pgczmq.core.schedule import EvaluateAll, EvaluateOne
 from pgczmq.core.schemes import Scheme
 from pgczmq.errors import ConfigError
 
-READ_BY_ALL = frozenset({"name", "shortfall", "on_new_step"})
+READ_BY_ALL = frozenset({"name", "shortfall", "deadline", "on_new_step"})
 """Settings that mean the same in every scheme; ``Scheme.reads`` leaves them out."""
 
 REPLAYED_AT_MOST = 2_000_000
@@ -25,8 +26,8 @@ def explain(config: RunConfig, *, step: int | None = None, arrived: Sequence[int
 
     Always: ``scheme``, ``workers``, ``stragglers``, ``load``, ``k`` (at first, if ``policy`` is not fixed), ``wait``,
     ``placement`` (partitions at each worker's places), ``encode`` (n x n), ``code``, ``max_alpha_code`` (None when the
-    code was not scored), ``ignored`` (settings given that this scheme does not read), ``step``, ``evaluates`` and
-    ``ages``.
+    code was not scored), ``ignored`` (settings given that this scheme does not read), ``faults`` (planned, in words),
+    ``step``, ``evaluates`` and ``ages``.
 
     ``evaluates`` are the partitions each worker evaluates at ``step`` when everybody was on time until then, and
     ``ages`` the age of each of its places after that; both None without a step.
@@ -42,7 +43,7 @@ def explain(config: RunConfig, *, step: int | None = None, arrived: Sequence[int
         arrived: worker numbers in order of arrival.
 
     Raises:
-        ConfigError: the scheme, the step or the arrivals cannot be.
+        ConfigError: the scheme, the faults, the step or the arrivals cannot be.
     """
     scheme = scheme_of(config)
     explanation = _static(scheme, config)
@@ -68,6 +69,7 @@ def _static(scheme: Scheme, config: RunConfig) -> dict[str, Any]:
         "code": scheme.code,
         "max_alpha_code": scheme.max_alpha if math.isfinite(scheme.max_alpha) else None,
         "ignored": _ignored(scheme, config.scheme),
+        "faults": [str(rule) for rule in faults_of(config).rules],
     }
 
 

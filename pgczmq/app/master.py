@@ -1,7 +1,6 @@
 """A run on this machine as its master: parts built, sockets bound, driven to the end, result written."""
 
 import asyncio
-import ipaddress
 import logging
 import os
 import signal
@@ -10,17 +9,21 @@ import uuid
 from collections.abc import Callable, Coroutine
 from contextlib import ExitStack
 from dataclasses import dataclass
-from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgczmq.app import build, processes
-from pgczmq.app.evaluator import EvaluatorProcess
-from pgczmq.app.outcome import result_of, write_checkpoint
+from pgczmq.app.faults import faults_of
+from pgczmq.app.keys import Access, access_of, access_of_local
+from pgczmq.app.model import MasterModel, Trained, master_model
+from pgczmq.app.outcome import Keeper, result_of
+from pgczmq.app.resume import NEVER, Beginning, begin, find, keeper_of
 from pgczmq.config import RunConfig
 from pgczmq.core.engine import Engine
+from pgczmq.core.progress import Progress
 from pgczmq.core.schemes import Scheme
 from pgczmq.errors import ClusterError, ConfigError
+from pgczmq.net.auth import Security
 from pgczmq.net.compute import Aside, Snapshot
 from pgczmq.net.exchange import Exchange
 from pgczmq.net.hub import Assignment, Hub
@@ -34,13 +37,11 @@ from pgczmq.runlog import (
     RunLog,
     RunRecord,
     Sink,
-    create_directory,
     write_result,
 )
 
 if TYPE_CHECKING:
-    from pgczmq.train.optimizer import Learner
-    from pgczmq.train.task import Task
+    from pgczmq.app.evaluator import EvaluatorProcess
 
 log = logging.getLogger("pgczmq.master")
 
@@ -54,12 +55,14 @@ class Running:
         directory: run directory.
         stop: ends the run, with a reason and an exit code; from the event loop's thread.
         ready: how many workers can be counted on.
+        security: with which they are let in.
     """
 
     port: int
     directory: Path
     stop: Callable[[str, int], None]
     ready: Callable[[], int]
+    security: Security
 
 
 Crew = Callable[[Running], Coroutine[Any, Any, None]]
@@ -74,7 +77,6 @@ def check(config: RunConfig) -> Scheme:
     """
     scheme = build.scheme_of(config)
     build.delay_of(config)
-    check_reachable(config)
     if config.scheme.on_new_step == "queue":
         raise ConfigError(
             "a real worker does not queue steps, since its backlog grows without bound: got "
@@ -82,34 +84,16 @@ def check(config: RunConfig) -> Scheme:
         )
     if config.delay.failures:
         raise ConfigError(
-            "a real worker does not fail on request: got [[delay.failures]]. Leave them out, or simulate them: pgc sim."
+            "a real worker is not gone for a time that was planned: got [[delay.failures]]. Leave them out and write "
+            '[[faults]] with kind = "kill", or simulate them: pgc sim.'
         )
+    faults_of(config)
     build.check_lockstep(config)
     build.check_wire(config, scheme)
     return scheme
 
 
-def check_reachable(config: RunConfig) -> None:
-    """Whether the address to listen on is safe.
-
-    Raises:
-        ConfigError: anybody on the network could join or read along, and the user did not say that this is fine.
-    """
-    try:
-        loopback = ipaddress.ip_address(config.net.bind.strip("[]")).is_loopback
-    except ValueError:
-        raise ConfigError(
-            f"net.bind is the numeric address to listen on, for example 127.0.0.1 or 0.0.0.0: got {config.net.bind!r}."
-        ) from None
-    if not loopback and config.net.security != "insecure":
-        raise ConfigError(
-            f"nobody but this machine may connect unless you say so: got net.bind={config.net.bind}. On a network that "
-            'you trust add --insecure (net.security="insecure"); otherwise keep 127.0.0.1 and let workers come '
-            "through an SSH tunnel."
-        )
-
-
-def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None) -> Result:
+def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None, resume: str = NEVER) -> Result:
     """Run a master until its run is over.
 
     Args:
@@ -117,24 +101,30 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None) 
         sink: sees every record as it comes; must not block.
         root: where the run directory is made.
         crew: starts local workers, if any.
+        resume: what to go on with, as ``app.resume.find`` takes it.
 
     Raises:
-        ConfigError: something about the task or the addresses does not work.
+        ConfigError: something about the task or the addresses does not work, or the run cannot be gone on with.
     """
     scheme = check(config)
-    context = processes.start_helper(config.task.name)
+    access = access_of(config) if crew is None else access_of_local(config)
+    run_id = uuid.uuid4().hex[:12]
+    found = find(config, resume, root, run_id=run_id)
     processes.keep_large_blocks()
-    built = build.task_and_learner(config, scheme.policy.needs, threads=processes.cores())
-    directory = create_directory(root, build.run_name(config, time.strftime("%Y%m%d-%H%M%S")))
-    (directory / "config.toml").write_text(config.to_toml())
-    with RunLog(directory) as runlog:
+    processes.open_many_files()
+    model = master_model(config, scheme.policy.needs)
+    if found is not None and found.checkpoint is not None:
+        model.trained.restore(found.checkpoint)
+    name = build.run_name(config, time.strftime("%Y%m%d-%H%M%S"))
+    with begin(config, found, root, name=name, run_id=run_id) as beginning, RunLog(beginning.directory) as runlog:
 
         def record(record: Record) -> None:
             runlog.record(record)
             sink(record)
 
-        result = asyncio.run(_Run(config, scheme, directory, record, context).run(*built, crew))
-        write_result(directory, result)
+        keeper = keeper_of(config, beginning, scheme.coefficients_NC, runlog.sync)
+        result = asyncio.run(_Run(config, scheme, beginning, record, access, keeper).run(model, crew))
+        write_result(beginning.directory, result)
         sink(result)
     return result
 
@@ -143,38 +133,45 @@ class _Run:
     """The parts of one run, from building them to its result."""
 
     def __init__(
-        self, config: RunConfig, scheme: Scheme, directory: Path, record: Sink, context: ForkServerContext
+        self, config: RunConfig, scheme: Scheme, beginning: Beginning, record: Sink, access: Access, keeper: Keeper
     ) -> None:
         self._config = config
         self._scheme = scheme
-        self._directory = directory
+        self._beginning = beginning
+        self._directory = beginning.directory
         self._record = record
-        self._context = context
-        self._run_id = uuid.uuid4().hex[:12]
+        self._access = access
+        self._keeper = keeper
+        self._evaluator: EvaluatorProcess | None = None
         self._evaluation: EvalRecord | None = None
         self._begun = 0.0
 
-    async def run(self, task: "Task", learner: "Learner", crew: Crew | None) -> Result:
+    async def run(self, model: MasterModel, crew: Crew | None) -> Result:
         """Serve, and say how it went."""
-        interrupts = _Interrupts()
-        self._record(self._about(learner))
+        interrupts, trained = _Interrupts(), model.trained
+        self._record(self._about(trained))
+        if self._beginning.event is not None:
+            self._record(self._beginning.event)
+        for rule in faults_of(self._config).rules:
+            self._record(EventRecord(self._beginning.at, "fault", f"planned: {rule}"))
         with ExitStack() as stack:
-            self._evaluator = None
-            if task.test is not None:
-                self._evaluator = await asyncio.to_thread(EvaluatorProcess, self._context, self._config)
+            if model.start_evaluator is not None:
+                self._evaluator = await asyncio.to_thread(model.start_evaluator)
                 stack.callback(self._evaluator.close)
-            sockets = stack.enter_context(Sockets(min(4, processes.cores())))
+            sockets = stack.enter_context(Sockets(min(4, processes.cores()), self._access.master))
             sockets.farewell = 0.5
             net = self._config.net
-            exchange = Exchange(learner, payload=net.payload, wire_dtype=net.wire_dtype, workers=self._config.workers)
+            exchange = Exchange(trained, payload=net.payload, wire_dtype=net.wire_dtype, workers=self._config.workers)
             stack.callback(exchange.close)
             hub = self._hub(sockets, exchange)
-            self._begun = time.monotonic()
-            master = self._master(hub, learner)
+            self._begun = time.monotonic() - self._beginning.at
+            master = self._master(hub, trained)
             interrupts.end(master.stop)
-            running = Running(hub.ports.control, self._directory, master.stop, lambda: len(master.ready))
+            running = Running(
+                hub.ports.control, self._directory, master.stop, lambda: len(master.ready), self._access.local
+            )
             ending = await self._serve(master, crew, running)
-        return self._result(ending, learner)
+        return self._result(ending, trained)
 
     async def _serve(self, master: Master, crew: Crew | None, running: Running) -> Ending:
         if crew is None:
@@ -195,7 +192,7 @@ class _Run:
             log.exception("looking after the local workers failed")
             running.stop(f"looking after the local workers failed: {type(error).__name__}: {error}", 70)
 
-    def _about(self, learner: "Learner") -> RunRecord:
+    def _about(self, trained: Trained) -> RunRecord:
         config = self._config
         return RunRecord(
             name=self._directory.name,
@@ -205,7 +202,7 @@ class _Run:
             workers=config.workers,
             stragglers=config.workers - self._scheme.k,
             steps=config.steps,
-            parameters=learner.parameter_count,
+            parameters=trained.parameter_count,
         )
 
     def _hub(self, sockets: Sockets, exchange: Exchange) -> Hub:
@@ -216,29 +213,25 @@ class _Run:
             sockets,
             bind=net.bind,
             port=net.port,
-            run=self._run_id,
+            run=self._beginning.run_id,
             master=uuid.uuid4().hex[:16],
             config=self._config.to_toml(),
             assignments=assignments,
             exchange=exchange,
         )
 
-    def _master(self, hub: Hub, learner: "Learner") -> Master:
+    def _master(self, hub: Hub, trained: Trained) -> Master:
         config = self._config
-        planned = build.delay_of(config).seconds
+        planned, beginning = build.delay_of(config).seconds, self._beginning
 
-        def write(captured: tuple[int, Any]) -> str:
-            step, state = captured
-            rows = self._scheme.coefficients_NC
-            return write_checkpoint(
-                config, self._directory, step, state=state, run_id=self._run_id, coefficients_NC=rows
-            )
+        def write(progress: Progress, state: Any) -> str:
+            return self._keeper.write(progress, lambda directory: trained.write_files(directory, state))
 
         return Master(
-            Engine(self._scheme, build.rules_of(config), planned, 0.0),
+            Engine(self._scheme, build.rules_of(config), planned, beginning.at, beginning.progress),
             hub,
-            compute=learner,
-            aside=Aside(self._evaluate, lambda step: (step, learner.checkpoint_state()), write),
+            compute=trained,
+            aside=Aside(self._evaluate, trained.checkpoint_state, write),
             sink=self._record,
             heartbeat=config.net.heartbeat,
             started_at=self._begun,
@@ -263,14 +256,15 @@ class _Run:
         loss, metric, seconds = answer
         self._evaluation = EvalRecord(step, at, loss, metric, seconds)
         self._record(self._evaluation)
+        self._keeper.evaluated(self._evaluation)
 
-    def _result(self, ending: Ending, learner: "Learner") -> Result:
+    def _result(self, ending: Ending, trained: Trained) -> Result:
         return result_of(
             self._config,
             ending,
             k=self._scheme.k,
             evaluation=self._evaluation,
-            weights_sha256=learner.sha256(),
+            weights_sha256=trained.sha256(),
             run=str(self._directory),
         )
 

@@ -1,14 +1,15 @@
 """What a driver's run leaves, the same for real and simulated ones: its result, and its checkpoints."""
 
+import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
+from pgczmq import checkpoints
 from pgczmq.config import RunConfig
 from pgczmq.core.codes import Floats
+from pgczmq.core.progress import Progress
 from pgczmq.runlog import EvalRecord, Result
-
-if TYPE_CHECKING:
-    from pgczmq.train.checkpoint import CheckpointState
 
 
 class Ending(Protocol):
@@ -60,13 +61,67 @@ def result_of(
     )
 
 
-def write_checkpoint(
-    config: RunConfig, directory: Path, step: int, *, state: "CheckpointState", run_id: str, coefficients_NC: Floats
-) -> str:
-    """Write the checkpoint after so many updates into a run directory; returns its name."""
-    from pgczmq.train import checkpoint
+class Keeper:
+    """Writes a run's checkpoints: the newest ``checkpoint.keep``, and the one that was evaluated best.
 
-    about = {"step": step, "run": run_id, "seed": config.seed, "scheme": config.scheme.name}
-    code = {"coefficients": coefficients_NC.tolist()}
-    directory = directory / "checkpoints"
-    return checkpoint.write(directory, step, learner=state, state=about | code, keep=config.checkpoint.keep).name
+    Args:
+        config: of the run.
+        directory: of the run.
+        run_id: of the run.
+        coefficients_NC: the code.
+        sync: waits until all records so far are on disk: a checkpoint must not know more steps than they.
+        evaluations: on record already, of a run that goes on.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        directory: Path,
+        *,
+        run_id: str,
+        coefficients_NC: Floats,
+        sync: Callable[[], None],
+        evaluations: Iterable[EvalRecord] = (),
+    ) -> None:
+        self._keep = config.checkpoint.keep
+        self._directory = directory / "checkpoints"
+        self._sync = sync
+        self._about: dict[str, Any] = {
+            "run": run_id,
+            "seed": config.seed,
+            "scheme": config.scheme.name,
+            "coefficients": coefficients_NC.tolist(),
+            "config": config.to_toml(),
+        }
+        self._losses: dict[int, float] = {}  # by step
+        for record in evaluations:
+            self.evaluated(record)
+
+    def evaluated(self, record: EvalRecord) -> None:
+        """The held-out loss after so many steps is known."""
+        if math.isfinite(record.loss):
+            self._losses[record.step] = record.loss
+
+    def write(self, progress: Progress, files: Callable[[Path], None]) -> str:
+        """Write a checkpoint of the run as far as it is; returns what the record says of it.
+
+        Args:
+            files: writes the model's into a directory.
+
+        Raises:
+            OSError, RuntimeError: a full disk. Earlier checkpoints are as they were.
+        """
+        self._sync()
+        state = self._about | {"step": progress.steps, "progress": progress.plain()}
+        best = self._best()
+        written = checkpoints.write(
+            self._directory, progress.steps, files=files, state=state, keep=self._keep, best=best
+        )
+        kept = checkpoints.steps(self._directory)
+        is_spared = best is not None and best in kept[: -self._keep]
+        return f"saved {written.name}" + (f"; step_{best:06d} is kept, evaluated best" if is_spared else "")
+
+    def _best(self) -> int | None:
+        """Of the checkpoints there are, the one with the least held-out loss."""
+        known = [(self._losses[step], step) for step in checkpoints.steps(self._directory) if step in self._losses]
+        return min(known)[1] if known else None

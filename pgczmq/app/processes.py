@@ -10,6 +10,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import platform
+import resource
 import shutil
 import signal
 import struct
@@ -20,9 +21,13 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
+from pgczmq.train import plain
+
 PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient", "pgczmq.train.evaluate"]
+_WITHOUT_TORCH = ["pgczmq.app.worker", "pgczmq.train.plain"]
 _OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
 _directory: str | None = None  # of the helper's socket, once there is a helper
+FILES = 65_536
 SLICE_NANOSECONDS = 100_000_000
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # the system call, by machine
 # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD, M_TOP_PAD, in bytes; and M_ARENA_MAX, since any other arena maps what is over
@@ -34,11 +39,12 @@ def start_helper(task: str = "") -> ForkServerContext:
     """Start the helper, which loads torch beside whatever this process does next; only once, the first call counts.
 
     Args:
-        task: name of the run's task, whose own slow imports are made in the helper too.
+        task: name of the run's task, whose own slow imports are made in the helper too; of "soak" no torch at all.
     """
     global _directory
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*PRELOADED, *(m for begin, m in _OF_TASKS.items() if task.startswith(begin))])
+    loaded = [*PRELOADED, *(module for begin, module in _OF_TASKS.items() if task.startswith(begin))]
+    context.set_forkserver_preload(_WITHOUT_TORCH if task == plain.NAME else loaded)
     _directory = multiprocessing.util.get_temp_dir()
     # Ctrl+C is for this process to handle; the helper only learns to ignore it once it has loaded everything.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -87,6 +93,14 @@ def end_helper() -> None:
     """
     if _directory is not None:
         shutil.rmtree(_directory, ignore_errors=True)
+
+
+def open_many_files() -> None:
+    """Let this process have FILES open if it may: each connection to a master is one, a stranger's too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def keep_large_blocks() -> None:

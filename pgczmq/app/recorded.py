@@ -63,6 +63,11 @@ def read_recorded(directory: Path) -> Recorded:
             f"refused. {CAN_BE} and refused no gradient."
         )
     whole = _is_whole(scheme.workers, happened, answers, over_at)
+    if scheme.deadline is not None:
+        raise ConfigError(
+            f"with scheme.deadline={scheme.deadline:g} it counts when the master looked at its clock, which records "
+            f"do not tell: got {directory}. {CAN_BE} and had no deadline."
+        )
     if scheme.shortfall == "partial" and not whole:
         raise ConfigError(
             'with scheme.shortfall="partial" it counts who could still answer, which answers do not tell: workers of '

@@ -1,20 +1,27 @@
 """``pgc sim``: the run of ``pgc local`` in virtual time and in one process; the same twice, to the byte."""
 
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pgczmq.app import build
-from pgczmq.app.outcome import result_of, write_checkpoint
+from pgczmq.app.faults import check_simulated
+from pgczmq.app.outcome import Keeper, result_of
+from pgczmq.app.resume import NEVER, SIMULATED, Beginning, begin, find, keeper_of
 from pgczmq.config import RunConfig
 from pgczmq.core import codes, placement
 from pgczmq.core.codes import Floats
 from pgczmq.core.delays import ConstantDelay, Proportional
 from pgczmq.core.engine import Engine
 from pgczmq.core.placement import Placement
+from pgczmq.core.progress import Progress
 from pgczmq.core.schemes import Scheme
 from pgczmq.errors import ConfigError
-from pgczmq.runlog import EvalRecord, Record, Result, RunRecord, Sink, create_directory, write_result
+from pgczmq.runlog import EvalRecord, Record, Result, RunRecord, Sink, write_result
 from pgczmq.sim.asynchronous import Asynchronous
 from pgczmq.sim.cluster import Simulation
 from pgczmq.sim.records import BatchLog
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
     from pgczmq.train.gradient import PartitionGradient
     from pgczmq.train.optimizer import Learner
 
-RUN_ID = "simulated"
 HERE = "."
 
 
@@ -57,10 +63,16 @@ def check(config: RunConfig) -> Scheme | None:
     """
     build.delay_of(config)
     build.failures_of(config)
+    check_simulated(config)
     if config.deterministic and (config.sim.evaluation or config.sim.communication):
         raise ConfigError(
             "in a deterministic run the planned delays alone take time: got deterministic=true with "
             f"sim.evaluation={config.sim.evaluation:g}, sim.communication={config.sim.communication:g}. Leave both out."
+        )
+    if config.sim.forget_at is not None and not config.deterministic:
+        raise ConfigError(
+            "workers forget what they retain between two steps, which only a run in lockstep has: got sim.forget_at="
+            f"{config.sim.forget_at} with deterministic=false. Set deterministic=true, or leave sim.forget_at out."
         )
     if config.scheme.name == build.ASYNC:
         if config.deterministic:
@@ -78,7 +90,7 @@ def check(config: RunConfig) -> Scheme | None:
     return build.scheme_of(config)
 
 
-def run(config: RunConfig, *, model: Model | None, sink: Sink, root: Path) -> Result:
+def run(config: RunConfig, *, model: Model | None, sink: Sink, root: Path, resume: str = NEVER) -> Result:
     """Simulate a run from its first step to its last.
 
     Args:
@@ -86,53 +98,129 @@ def run(config: RunConfig, *, model: Model | None, sink: Sink, root: Path) -> Re
         model: from ``model_of``; None leaves the gradients out: nothing is trained, losses are null.
         sink: sees every record as it comes; must not block.
         root: where the run directory is made.
+        resume: what to go on with, as ``app.resume.find`` takes it.
+
+    Raises:
+        ConfigError: the run cannot be gone on with.
     """
     scheme = check(config)
+    if resume != NEVER and (model is None or scheme is None):
+        raise ConfigError(
+            "asynchronous SGD, and a simulation without gradients, leave nothing to go on with: got --resume. "
+            "Leave it out."
+        )
     layout = _layout(config, scheme)
-    directory = create_directory(root, build.run_name(config, "sim"))
-    (directory / "config.toml").write_text(config.to_toml())
-    evaluation: list[EvalRecord] = []
-    with BatchLog(directory) as log:
+    found = find(config, resume, root, run_id=SIMULATED)
+    if found is not None and found.checkpoint is not None and model is not None:
+        model.learner.restore(found.checkpoint)
+    name = build.run_name(config, "sim")
+    with begin(config, found, root, name=name, run_id=SIMULATED) as beginning, BatchLog(beginning.directory) as log:
+        keeper = keeper_of(config, beginning, layout.coefficients_NC, log.flush)
+        records = _Records(log, keeper, sink)
+        sink(_about(config, layout, beginning.directory, model))
+        ending = _drive_with_directory(config, scheme, model, beginning, keeper, records)
+    result = _result(config, layout, ending, model, records.evaluation, beginning.directory)
+    sink(result)
+    return result
 
-        def record(record: Record) -> None:
-            if isinstance(record, EvalRecord):
-                evaluation[:] = [record]
-            log.record(record)
-            sink(record)
 
-        sink(_about(config, layout, directory, model))
-        if model is None:
-            ending = _drive(config, scheme, TimingOnly(), Aside(), record)
-        else:
-            ending = _drive(config, scheme, model.training, _aside(config, layout, directory, model), record)
+@dataclass
+class _Records:
+    """Takes every record of a run with a directory; remembers the last evaluation."""
+
+    log: BatchLog
+    keeper: Keeper
+    sink: Sink
+    evaluation: EvalRecord | None = None
+
+    def take(self, record: Record) -> None:
+        """Into the directory, and to whoever watches."""
+        if isinstance(record, EvalRecord):
+            self.evaluation = record
+            self.keeper.evaluated(record)
+        self.log.record(record)
+        self.sink(record)
+
+
+def _drive_with_directory(
+    config: RunConfig,
+    scheme: Scheme | None,
+    model: Model | None,
+    beginning: Beginning,
+    keeper: Keeper,
+    records: _Records,
+) -> Ending:
+    if beginning.event is not None:
+        records.take(beginning.event)
+    if model is None:
+        driver = _driver(config, scheme, TimingOnly(), Aside(), records.take)
+    else:
+        driver = _driver(config, scheme, model.training, _aside(model, keeper), records.take, beginning)
+    if isinstance(driver, Asynchronous):
+        return driver.run()
+    with _stopped_by_signals(driver):
+        return driver.run()
+
+
+def _result(
+    config: RunConfig,
+    layout: Layout,
+    ending: Ending,
+    model: Model | None,
+    evaluation: EvalRecord | None,
+    directory: Path,
+) -> Result:
     result = result_of(
         config,
         ending,
         k=layout.k,
-        evaluation=evaluation[-1] if evaluation else None,
+        evaluation=evaluation,
         weights_sha256="" if model is None else model.learner.sha256(),
         run=str(directory),
     )
     mean = ending.seconds / ending.steps if ending.steps else None
     result = replace(result, virtual_seconds=ending.seconds, seconds_per_step=mean)
     write_result(directory, replace(result, run=HERE))  # the same bytes whatever the directory is called
-    sink(result)
     return result
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(simulation: Simulation) -> Iterator[None]:
+    """The first SIGINT or SIGTERM ends the run with a checkpoint, a second one as always."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def stop(number: int, frame: object) -> None:
+        restore()
+        simulation.stop(f"interrupted by {signal.Signals(number).name}")
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        restore()
 
 
 def time_only(config: RunConfig, scheme: Scheme | None) -> Ending:
     """The same without gradients, records and a run directory: only how long the run takes."""
-    return _drive(config, scheme, TimingOnly(), Aside(), None)
+    return _driver(config, scheme, TimingOnly(), Aside(), None).run()
 
 
 def observe(config: RunConfig, *, model: Model | None, sink: Sink) -> Ending:
     """The same as ``run`` without a run directory: the records are the sink's alone, and no checkpoint is made."""
     scheme = check(config)
     if model is None:
-        return _drive(config, scheme, TimingOnly(), Aside(), sink)
+        return _driver(config, scheme, TimingOnly(), Aside(), sink).run()
     evaluator, learner = model.evaluator, model.learner
     aside = Aside(None if evaluator is None else lambda: evaluator.evaluate(*learner.snapshot()))
-    return _drive(config, scheme, model.training, aside, sink)
+    return _driver(config, scheme, model.training, aside, sink).run()
 
 
 def model_of(config: RunConfig) -> Model:
@@ -172,13 +260,14 @@ def durations_of(config: RunConfig) -> Durations:
     )
 
 
-def _drive(
+def _driver(
     config: RunConfig,
     scheme: Scheme | None,
     training: Training,
     aside: Aside,
     record: Sink | None,
-) -> Ending:
+    beginning: Beginning | None = None,
+) -> Simulation | Asynchronous:
     durations = durations_of(config)
     if scheme is None:
         return Asynchronous(
@@ -190,17 +279,19 @@ def _drive(
             training=training,
             aside=aside,
             sink=record,
-        ).run()
-    engine = Engine(scheme, build.rules_of(config), build.delay_of(config).seconds, 0.0)
+        )
+    at, progress = (0.0, None) if beginning is None else (beginning.at, beginning.progress)
     return Simulation(
-        engine,
+        Engine(scheme, build.rules_of(config), build.delay_of(config).seconds, at, progress),
         scheme,
         durations=durations,
         training=training,
         aside=aside,
         sink=record,
         failures=build.failures_of(config),
-    ).run()
+        started_at=at,
+        forget_at=config.sim.forget_at,
+    )
 
 
 def _layout(config: RunConfig, scheme: Scheme | None) -> Layout:
@@ -222,13 +313,11 @@ def _about(config: RunConfig, layout: Layout, directory: Path, model: Model | No
     )
 
 
-def _aside(config: RunConfig, layout: Layout, directory: Path, model: Model | None) -> Aside:
-    if model is None:
-        return Aside()
-    learner, evaluator, rows = model.learner, model.evaluator, layout.coefficients_NC
+def _aside(model: Model, keeper: Keeper) -> Aside:
+    learner, evaluator = model.learner, model.evaluator
 
-    def checkpoint(step: int) -> str:
+    def checkpoint(progress: Progress) -> str:
         state = learner.checkpoint_state()
-        return write_checkpoint(config, directory, step, state=state, run_id=RUN_ID, coefficients_NC=rows)
+        return keeper.write(progress, lambda directory: learner.write_files(directory, state))
 
     return Aside(None if evaluator is None else lambda: evaluator.evaluate(*learner.snapshot()), checkpoint)

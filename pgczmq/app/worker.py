@@ -2,31 +2,40 @@
 
 import asyncio
 import faulthandler
-import json
 import logging
 import os
 import signal
-import socket
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgczmq.app.build import delay_of, partitions_of, scheme_of
-from pgczmq.app.processes import cores, keep_large_blocks, long_slices
+from pgczmq.app.allowed import check_allowed
+from pgczmq.app.build import delay_of, scheme_of
+from pgczmq.app.faults import faults_of
+from pgczmq.app.keys import Connection, connection
+from pgczmq.app.model import begin_life, worker_compute
+from pgczmq.app.processes import cores, keep_large_blocks
 from pgczmq.config import RunConfig, loads, reason
 from pgczmq.core.delays import NoDelay
 from pgczmq.core.pipeline import Pipeline
-from pgczmq.errors import ConfigError, MasterUnreachable, PgcError
+from pgczmq.errors import ConfigError, PgcError
 from pgczmq.net import wire
+from pgczmq.net.auth import PLAIN, Security
+from pgczmq.net.compute import WorkerCompute
+from pgczmq.net.conditions import Conditions
+from pgczmq.net.faulty import conditions_of
 from pgczmq.net.sockets import Sockets
 from pgczmq.net.workbench import Prepared
 from pgczmq.net.worker import Worker
 
 log = logging.getLogger("pgczmq.worker")
 
+INTERRUPTED = 75
+"""Exit code of a run that can be gone on with, and of its workers."""
+
 DEFAULT_MASTER = "tcp://127.0.0.1:5555"
-CONNECTION_FILE = "pgc-connect.json"
-PATIENCE_SECONDS = 120.0
+MASTER_TIMEOUT = 600.0
+"""Seconds until a worker gives up a master that does not answer."""
 _ID_SOURCES = ("PGC_WORKER_ID", "RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK")
 
 
@@ -65,23 +74,16 @@ def identity(given: int | None, environment: Mapping[str, str]) -> Identity:
     return Identity(None, "the master")
 
 
-def master_address(given: str | None, environment: Mapping[str, str], directory: Path) -> str:
-    """Where the master is: ``--master``, else PGC_MASTER, else ./pgc-connect.json, else this host.
+def way_to_master(given: str | None, environment: Mapping[str, str], directory: Path) -> Connection:
+    """Where the master is: ``--master``, else PGC_MASTER, else what the connection file says, else this host.
+
+    Whatever the address, keys are those of the connection file (PGC_CONNECT, else ./pgc-connect.json), if it has any.
 
     Raises:
         ConfigError: the connection file cannot be used.
     """
-    if given or environment.get("PGC_MASTER"):
-        return given or environment["PGC_MASTER"]
-    file = directory / CONNECTION_FILE
-    if not file.exists():
-        return DEFAULT_MASTER
-    try:
-        return str(json.loads(file.read_text())["master"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f'{file} must hold {{"master": "tcp://HOST:PORT"}}: {type(error).__name__} {error}.'
-        ) from None
+    said = connection(environment, directory) or Connection(DEFAULT_MASTER, PLAIN)
+    return Connection(given or environment.get("PGC_MASTER") or said.master, said.security)
 
 
 def parse_address(address: str) -> tuple[str, int]:
@@ -100,87 +102,83 @@ def parse_address(address: str) -> tuple[str, int]:
     return bare, int(port)
 
 
-def resolve(host: str, port: int) -> str:
-    """The numeric address of a host; ZeroMQ would stall all sockets while it looks one up.
-
-    Raises:
-        MasterUnreachable: the name is not known.
-    """
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # IPv4 first: "localhost" is both, and a master listens on 127.0.0.1 unless told otherwise.
-        return str(min(found, key=lambda entry: entry[0] != socket.AF_INET)[4][0])
-    except OSError as error:
-        raise MasterUnreachable(f"the master's host {host} cannot be found: {error.strerror}.") from None
-
-
-def prepare(welcome: wire.Welcome, threads: int) -> Prepared:
-    """Build model, data and pipeline of an admitted worker; imports torch.
+class Preparation:
+    """Builds what a worker needs, and keeps model and data: with the same master, restarted, they are the same.
 
     Args:
         threads: torch threads when the run leaves it to the worker.
+        allowed: ``module:function`` names of code that a run may name.
     """
-    import torch
 
-    from pgczmq.train.data import hold
-    from pgczmq.train.gradient import Gradients, resolve_device
-    from pgczmq.train.task import load_task
+    def __init__(self, threads: int, allowed: Collection[str]) -> None:
+        self._threads = threads
+        self._allowed = allowed
+        self._kind: tuple[object, ...] = ()
+        self._kept: tuple[WorkerCompute, Conditions] | None = None
 
-    config = loads(welcome.config)
-    long_slices()
-    torch.set_num_threads(_threads(config, threads))
-    scheme = scheme_of(config)
-    task = load_task(config.task.name, config.task.args, config.seed)
-    partitions = partitions_of(config, task)
-    compute = Gradients(
-        task,
-        held=welcome.held,
-        coefficients=welcome.coefficients,
-        partitions=partitions,
-        seed=config.seed,
-        device="cpu" if config.deterministic else resolve_device(config.device),
-    )
-    hold(task.train, partitions, welcome.held)
-    pipeline = Pipeline(
-        welcome.worker,
-        welcome.held,
-        schedule=scheme.schedule,
-        on_new_step=scheme.on_new_step,
-        delay=NoDelay().seconds if config.deterministic else delay_of(config).seconds,
-    )
-    return Prepared(compute, pipeline, config.net.heartbeat)
+    def __call__(self, welcome: wire.Welcome) -> Prepared:
+        """What an admitted worker needs; imports torch where the task is one of its own.
 
+        Raises:
+            JoinRefused: the run names code that this worker may not run.
+            ConfigError: something about the task does not work.
+        """
+        config = loads(welcome.config)
+        check_allowed(config, self._allowed)
+        compute, conditions = self._built(config, welcome)
+        scheme = scheme_of(config)
+        pipeline = Pipeline(
+            welcome.worker,
+            welcome.held,
+            schedule=scheme.schedule,
+            on_new_step=scheme.on_new_step,
+            delay=NoDelay().seconds if config.deterministic else delay_of(config).seconds,
+        )
+        return Prepared(compute, pipeline, config.net.heartbeat, conditions)
 
-def _threads(config: RunConfig, otherwise: int) -> int:
-    if config.threads != "auto":
-        return config.threads
-    return 1 if config.deterministic else otherwise
+    def _built(self, config: RunConfig, welcome: wire.Welcome) -> tuple[WorkerCompute, Conditions]:
+        kind = (welcome.run, welcome.config, welcome.worker, tuple(welcome.held), tuple(welcome.coefficients))
+        if self._kept is not None and kind == self._kind:
+            begin_life(self._kept[0], welcome)
+            return self._kept
+        self._kept = None  # its memory is for the next one
+        compute = worker_compute(config, welcome, threads=self._threads)
+        self._kind, self._kept = kind, (compute, conditions_of(faults_of(config), welcome.worker))
+        return self._kept
 
 
 async def serve(
-    host: str, port: int, number: int | None, *, threads: int | None = None, patience: float = PATIENCE_SECONDS
+    host: str,
+    port: int,
+    number: int | None,
+    *,
+    security: Security = PLAIN,
+    allowed: Collection[str] = (),
+    threads: int | None = None,
+    master_timeout: float = MASTER_TIMEOUT,
 ) -> wire.Bye:
     """Run one worker until the run is over; SIGTERM and SIGINT make it say goodbye and leave.
 
     Args:
         host, port: the master's control address.
         number: this worker's, None for the lowest free.
+        security: how it connects.
+        allowed: ``module:function`` names of code that a run may name.
         threads: torch threads; all cores unless set here or in the run.
-        patience: seconds to wait for a silent master.
+        master_timeout: seconds to wait for a master that does not answer.
 
     Raises:
-        JoinRefused, MasterUnreachable: as net.worker.Worker.run.
+        JoinRefused, AuthenticationFailed, MasterUnreachable: as net.worker.Worker.run.
     """
-    address = await asyncio.get_running_loop().run_in_executor(None, resolve, host, port)
-    with Sockets() as sockets:
+    with Sockets(security=security) as sockets:
         sockets.farewell = 0.5
         worker = Worker(
             sockets,
-            host=address,
+            host=host,
             port=port,
             number=number,
-            prepare=lambda welcome: prepare(welcome, threads or cores()),
-            patience=patience,
+            prepare=Preparation(threads or cores(), allowed),
+            master_timeout=master_timeout,
         )
         _leave_on_signals(worker)
         try:
@@ -203,17 +201,26 @@ def _leave_on_signals(worker: Worker) -> None:
         loop.add_signal_handler(signal.SIGINT, leave, signal.SIGINT)
 
 
-def local(host: str, port: int, number: int, log_file: str) -> None:
+def local(
+    host: str, port: int, number: int, log_file: str, allowed: Collection[str] = (), security: Security = PLAIN
+) -> None:
     """A worker of ``pgc local``, in a process of its own; writes to a log file and ends with an exit code."""
     descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True)
-    os._exit(run_to_exit_code(host, port, number, threads=1))
+    os._exit(run_to_exit_code(host, port, number, security=security, allowed=allowed, threads=1))
 
 
 def run_to_exit_code(
-    host: str, port: int, number: int | None, *, threads: int | None = None, patience: float = PATIENCE_SECONDS
+    host: str,
+    port: int,
+    number: int | None,
+    *,
+    security: Security = PLAIN,
+    allowed: Collection[str] = (),
+    threads: int | None = None,
+    master_timeout: float = MASTER_TIMEOUT,
 ) -> int:
     """``serve`` with its errors as one logged sentence and an exit code.
 
@@ -222,7 +229,17 @@ def run_to_exit_code(
     keep_large_blocks()
     faulthandler.enable()  # a model that writes to parameters it shares ends here, and this says where
     try:
-        bye = asyncio.run(serve(host, port, number, threads=threads, patience=patience))
+        bye = asyncio.run(
+            serve(
+                host,
+                port,
+                number,
+                security=security,
+                allowed=allowed,
+                threads=threads,
+                master_timeout=master_timeout,
+            )
+        )
     except PgcError as error:
         log.error("%s", error)
         return error.exit_code
@@ -231,4 +248,5 @@ def run_to_exit_code(
         log.error("%s", reason(error))
         return 70
     log.info("the run is over: %s", bye.reason)
-    return bye.exit if bye.exit >= 128 else 0
+    # Whatever starts an interrupted master again is to start its workers again, too.
+    return bye.exit if bye.exit == INTERRUPTED or bye.exit >= 128 else 0

@@ -10,7 +10,7 @@ from pgczmq.config import RunConfig, parse
 from pgczmq.core.schemes import SCHEMES
 from pgczmq.errors import ConfigError
 
-COMMON = ("wait", "shortfall", "max_age", "on_new_step")
+COMMON = ("wait", "shortfall", "deadline", "max_age", "on_new_step")
 """Keys of ``[scheme]`` that a comparison takes over; the others belong to one scheme and one number of stragglers."""
 
 

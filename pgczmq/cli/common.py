@@ -23,6 +23,14 @@ SetOption = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the file, e.g. scheme.name=dgd. May be repeated."),
 ]
 JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result there as JSON.")]
+ResumeOption = Annotated[
+    str,
+    typer.Option(
+        "--resume",
+        metavar="auto|PATH|never",
+        help="Go on with a run directory or a checkpoint; auto: with what was interrupted, else begin.",
+    ),
+]
 
 RUNS = Path("runs")
 

@@ -2,13 +2,25 @@
 
 import os
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from pgczmq.cli.bench import bench
-from pgczmq.cli.common import RUNS, ConfigOption, JsonOption, SetOption, guarded, load_config, log_to, watch
+from pgczmq.cli.common import (
+    RUNS,
+    ConfigOption,
+    JsonOption,
+    ResumeOption,
+    SetOption,
+    guarded,
+    load_config,
+    log_to,
+    watch,
+)
+from pgczmq.cli.torture import torture
 
 pgc = typer.Typer(
     help="Train PyTorch models on workers that are late or vanish.",
@@ -17,6 +29,7 @@ pgc = typer.Typer(
     add_completion=False,
 )
 pgc.add_typer(bench, name="bench")
+pgc.add_typer(torture, name="torture")
 
 
 def main() -> None:
@@ -59,7 +72,12 @@ def _root(version: VersionOption = False) -> None:
 
 
 @pgc.command()
-def local(config: ConfigOption = None, settings: SetOption = None, json: JsonOption = None) -> None:
+def local(
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    json: JsonOption = None,
+    resume: ResumeOption = "never",
+) -> None:
     """Run a master and all its workers on this machine."""
 
     def command() -> int:
@@ -69,7 +87,7 @@ def local(config: ConfigOption = None, settings: SetOption = None, json: JsonOpt
         master.check(run_config)
         from pgczmq.app import local as app
 
-        return watch(run_config.ui.mode, lambda sink: app.run(run_config, sink=sink, root=RUNS), json)
+        return watch(run_config.ui.mode, lambda sink: app.run(run_config, sink=sink, root=RUNS, resume=resume), json)
 
     guarded(command)
 
@@ -79,6 +97,7 @@ def sim(
     config: ConfigOption = None,
     settings: SetOption = None,
     json: JsonOption = None,
+    resume: ResumeOption = "never",
     timing_only: Annotated[
         bool, typer.Option("--timing-only", help="Leave the gradients out; only who answers when is simulated.")
     ] = False,
@@ -91,7 +110,8 @@ def sim(
         run_config = load_config(config, settings)
         simulate.check(run_config)
         model = None if timing_only else simulate.model_of(run_config)
-        return watch(run_config.ui.mode, lambda sink: simulate.run(run_config, model=model, sink=sink, root=RUNS), json)
+        run = partial(simulate.run, run_config, model=model, root=RUNS, resume=resume)
+        return watch(run_config.ui.mode, lambda sink: run(sink=sink), json)
 
     guarded(command)
 
@@ -132,7 +152,7 @@ def compare_schemes(
         str,
         typer.Option(
             metavar="A,B,C",
-            help="Which; the file's scheme.wait, shortfall, max_age and on_new_step hold for all.",
+            help="Which; the file's scheme.wait, shortfall, deadline, max_age and on_new_step hold for all.",
         ),
     ] = "dgd,is-sgd,gc-fr,gc-cr,is-gc-cr,pgc-fr,pgc-cr,pgc-fr-staggered",
     stragglers: Annotated[str, typer.Option(metavar="1,2,3", help="Each scheme with each of these.")] = "1,2,3",
@@ -178,6 +198,7 @@ def master(
     config: ConfigOption = None,
     settings: SetOption = None,
     json: JsonOption = None,
+    resume: ResumeOption = "never",
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on a network without encryption or authentication.")
     ] = False,
@@ -187,10 +208,12 @@ def master(
 
     def command() -> int:
         from pgczmq.app import master as app
+        from pgczmq.app.keys import access_of
 
         run_config = load_config(config, settings, ["net.security=insecure"] if insecure else None)
         app.check(run_config)
-        return watch(run_config.ui.mode, lambda sink: app.run(run_config, sink=sink, root=RUNS), json)
+        access_of(run_config)
+        return watch(run_config.ui.mode, lambda sink: app.run(run_config, sink=sink, root=RUNS, resume=resume), json)
 
     guarded(command)
 
@@ -203,9 +226,20 @@ def worker(
         str | None,
         typer.Option(metavar="tcp://HOST:PORT", help="Where the master is.", show_default="PGC_MASTER or this host"),
     ] = None,
-    patience: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="How long to wait for a silent master.")
-    ] = 120.0,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Code that the master may name as task.name or scheme.name; may be repeated.",
+            show_default="PGC_ALLOW, else built-in code alone",
+        ),
+    ] = None,
+    master_timeout: Annotated[
+        float,
+        typer.Option(
+            min=1, metavar="SECONDS", envvar="PGC_MASTER_TIMEOUT", help="How long to look for a master that is away."
+        ),
+    ] = 600.0,
     version: VersionOption = False,
 ) -> None:
     """Run one worker until the master says that the run is over."""
@@ -214,13 +248,21 @@ def worker(
         from rich.console import Console
 
         from pgczmq.app import worker as app
+        from pgczmq.app.allowed import allowed_names
 
         log_to(Console(stderr=True))
-        address = app.master_address(master, os.environ, Path.cwd())
-        host, port = app.parse_address(address)
+        way = app.way_to_master(master, os.environ, Path.cwd())
+        host, port = app.parse_address(way.master)
         who = app.identity(number, os.environ)
         app.log.info("worker number %s, from %s", "any" if who.number is None else who.number, who.source)
-        return app.run_to_exit_code(host, port, who.number, patience=patience)
+        return app.run_to_exit_code(
+            host,
+            port,
+            who.number,
+            security=way.security,
+            allowed=allowed_names(allow or (), os.environ),
+            master_timeout=master_timeout,
+        )
 
     guarded(command)
 
@@ -268,6 +310,31 @@ def theory(
     guarded(command)
 
 
+@pgc.command("keygen")
+def make_keys(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where the key files are; net.keys of a run.")
+    ] = Path("pgc-keys"),
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Make a master's keys; this is where its workers reach it."),
+    ] = None,
+    worker: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Make a key for one worker alone, to be shut out alone; may be repeated."),
+    ] = None,
+) -> None:
+    """Make the keys of a master and its workers, and the list of who may join (SECURITY.md)."""
+
+    def command() -> int:
+        from pgczmq.cli import keygen
+
+        keygen.make(directory, master, worker or [])
+        return 0
+
+    guarded(command)
+
+
 @pgc.command()
 def doctor(
     config: ConfigOption = None,
@@ -302,6 +369,32 @@ def replay(
         if json is not None:
             check_writable(json)
         return show(run, json)
+
+    guarded(command)
+
+
+@pgc.command("soak")
+def soak_run(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long workers and master are killed and stopped.")] = 5.0,
+    workers: Annotated[int, typer.Option(min=2, max=128, help="Worker processes.")] = 12,
+    kill_every: Annotated[float, typer.Option(min=0.1, help="Mean seconds between kills of workers.")] = 3.0,
+    master_every: Annotated[float, typer.Option(min=1.0, help="Mean seconds between kills of the master.")] = 60.0,
+    task: Annotated[str, typer.Option(help="soak, in NumPy, or a built-in one, whose loss is compared.")] = "soak",
+    seed: Annotated[int, typer.Option(min=0, help="Of the run, and of what is done to it.")] = 1,
+    settings: SetOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Kill, stop and restart the master and the workers of a run at random, then audit what they did.
+
+    The audit computes every step again from what was written down. Exit code 1 when it finds anything.
+    """
+
+    def command() -> int:
+        from pgczmq.bench.torture.soak.measure import Plan
+        from pgczmq.cli.soak import show
+
+        plan = Plan(60 * minutes, workers, kill_every, master_every, seed, task, settings or [])
+        return show(plan, json)
 
     guarded(command)
 

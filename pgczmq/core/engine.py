@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from pgczmq.core import seeds
 from pgczmq.core.closing import close
-from pgczmq.core.divergence import DIVERGED_FACTOR, LOSS_WINDOW, Losses
+from pgczmq.core.divergence import DIVERGED_FACTOR, LOSS_WINDOW
 from pgczmq.core.events import (
     Applied,
     Apply,
@@ -48,11 +48,15 @@ from pgczmq.core.open_step import (
     could_close,
     is_hopeless,
 )
+from pgczmq.core.pace import Pace
 from pgczmq.core.policies import Finished, Needs, PolicyState
+from pgczmq.core.progress import Progress
 from pgczmq.core.schemes import Scheme
 from pgczmq.errors import ConfigError
 
 REMIND_SECONDS = 10.0
+LATE_TOLD_AT_MOST = 1000
+"""So many late answers between two steps are told with the next one: a worker may send those of all steps at once."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +82,22 @@ class Engine:
         rules: steps, deadlines, intervals.
         planned: planned arrival times, read in deterministic mode only.
         started_at: the driver's clock now, seconds.
+        progress: of the run that goes on: the first step published is the one after those applied; None for a new one.
     """
 
-    def __init__(self, scheme: Scheme, rules: Rules, planned: PlannedSeconds, started_at: float) -> None:
+    def __init__(
+        self,
+        scheme: Scheme,
+        rules: Rules,
+        planned: PlannedSeconds,
+        started_at: float,
+        progress: Progress | None = None,
+    ) -> None:
         self._scheme = scheme
         self._rules = rules
         self._planned = planned
         self._members = Members(scheme.workers, rules.heartbeat)
+        self._pace = Pace(scheme.workers, scheme.deadline)
         self._phase = "starting"
         self._started_at = started_at
         self._said_at = started_at
@@ -92,15 +105,14 @@ class Engine:
         self._outcome = Outcome()
         self._late: list[tuple[int, int]] = []
         self._said = ""
-        self._applied = 0
         self._closed_loss = math.nan  # counts once the step is applied
         self._closed = Finished(-1, 0, 0.0)  # seen by the policy then
         self._policy = scheme.policy
-        self._policy_state = self._policy.first()
-        self._began_at = started_at  # step 0 was published
-        self._losses = Losses()
-        self.messages = 0
-        self.late = 0
+        self._progress = progress or Progress.none(scheme.policy)
+        self._began_at = started_at  # step 0 was published; when a run goes on: would have been
+        self._stopping: Finish | None = None  # as soon as the update under way is done
+        self.messages = self._progress.messages
+        self.late = self._progress.late
 
     @property
     def phase(self) -> str:
@@ -118,16 +130,21 @@ class Engine:
         return -1 if self._current is None else self._current.step
 
     @property
-    def policy_state(self) -> PolicyState:
-        """Where the policy is: what a checkpoint keeps of it."""
-        return self._policy_state
+    def progress(self) -> Progress:
+        """What a checkpoint keeps of the engine, as of the last applied update."""
+        return replace(self._progress, messages=self.messages, late=self.late)
 
     @property
     def deadline(self) -> float:
-        """When the run ends, or starts incomplete, if nothing happens until then; infinite while applying."""
+        """When a tick is due, if nothing happens until then: the run ends, starts incomplete, or a step waits no more.
+
+        Infinite while applying.
+        """
         if self._phase == "starting":
             return self._started_at + self._rules.start_timeout
-        return math.inf if self._open is None else self._open.opened_at + self._rules.step_timeout
+        if self._open is None:
+            return math.inf
+        return self._open.ends_at if self._open.overdue else min(self._open.ends_at, self._open.waits_until)
 
     @property
     def arrived(self) -> tuple[int, ...]:
@@ -153,22 +170,24 @@ class Engine:
         """Take one event; returns what the driver has to do now, in order."""
         if self._phase == "finished":
             return []
+        if self._phase == "starting" and self._progress.steps >= self._rules.steps:
+            return self._all_done()
         match event:
             case Arrived() | Heard() | Ready():
                 return self._alive(event)
             case Joined():
                 return self._members.join(event)
             case Left():
-                said = self._members.leave(event.worker, event.incarnation, event.reason, state=event.state)
+                said = self._members.leave(event.worker, event.incarnation, event.reason, event.at, state=event.state)
                 return self._after_leaving(said, event.at)
             case Tick():
-                return self._tick(event.at)
+                return self._tick(event.at, event.deaf)
             case Applied():
                 return self._applied_event(event)
             case Spoiled():
                 return self._spoiled(event)
             case Stop():
-                return self._end(event.exit_code, event.reason)
+                return self._stop(event.exit_code, event.reason)
             case _:
                 raise TypeError(f"the engine knows no event {event!r}")
 
@@ -184,15 +203,16 @@ class Engine:
         counts, commands = self._members.hear(event.worker, event.incarnation, event.at)
         if isinstance(event, Arrived):
             commands += self._take(event)
-        elif isinstance(event, Ready) and self._members.make_ready(event.worker, event.incarnation):
-            counts = True
-            commands.append(Note("ready", f"worker {event.worker} is ready", worker=event.worker))
+        elif isinstance(event, Ready):
+            made_ready = self._members.make_ready(event.worker, event.incarnation, event.at)
+            counts = counts or bool(made_ready)
+            commands += made_ready
         return commands + self._count_on(event.worker, event.at) if counts else commands
 
     def _count_on(self, worker: int, at: float) -> list[Command]:
         """A worker became ready, for the first time or again."""
         if self._phase == "starting" and len(self._members.ready) == self._scheme.workers:
-            return self._publish(0, at)
+            return self._begin(at)
         if self._open is None:
             return []
         sent: list[Command] = [] if worker in self._open.answers else [Send(worker, self._open.step)]
@@ -203,16 +223,19 @@ class Engine:
             return commands
         if self._rules.deterministic:
             lost = ", ".join(map(str, self._members.absent()))
-            return commands + self._end(74, f"a deterministic run needs every worker: lost {lost}")
+            return commands + self._stop(74, f"a deterministic run needs every worker: lost {lost}")
         return commands + self._say_if_waiting() + self._close_if_possible(at)
 
     # ------------------------------------------------------------ time
 
-    def _tick(self, at: float) -> list[Command]:
-        commands = self._after_leaving(self._members.expire(at), at)
+    def _tick(self, at: float, deaf: float) -> list[Command]:
+        self._started_at += deaf
+        if self._open is not None:
+            self._open.excuse(deaf)
+        commands = self._after_leaving(self._members.expire(at, deaf), at) + self._stop_waiting(at)
         if self._phase == "starting":
             return commands + self._start_late(at)
-        if self._open is not None and at - self._open.opened_at > self._rules.step_timeout:
+        if self._open is not None and at > self._open.ends_at:
             reason = f"no usable set of workers for step {self._open.step} within step_timeout"
             return commands + self._end(74, f"{reason}={self._rules.step_timeout:g} s; {self._who_is_missing()}")
         return commands
@@ -221,10 +244,10 @@ class Engine:
         workers, ready = self._scheme.workers, sorted(self._members.ready)
         names = ", ".join(map(str, self._members.absent()))
         if at - self._started_at > self._rules.start_timeout:
-            enough = self._scheme.suffices(ready, k=self._policy_state.plan.k, origin=0.0)
+            enough = self._scheme.suffices(ready, k=self._progress.policy.plan.k, origin=0.0)
             if enough and not self._rules.deterministic:
                 note = Note("waiting", f"starting without workers {names}: start_timeout is over")
-                return [note, *self._publish(0, at)]
+                return [note, *self._begin(at)]
             limit = f"start_timeout={self._rules.start_timeout:g} s"
             return self._end(74, f"only {len(ready)} of {workers} workers were ready within {limit}; missing {names}")
         if at - self._said_at < REMIND_SECONDS:
@@ -234,11 +257,14 @@ class Engine:
 
     # ------------------------------------------------------------ a step
 
-    def _publish(self, step: int, at: float) -> list[Command]:
-        plan = self._policy_state.plan
-        if step == 0:
-            self._began_at = at
-        self._current = OpenStep(step, plan, at, seeds.origin(self._rules.seed, step))
+    def _begin(self, at: float) -> list[Command]:
+        self._began_at = at - self._progress.lasted
+        return self._publish(at)
+
+    def _publish(self, at: float) -> list[Command]:
+        step, plan = self._progress.steps, self._progress.policy.plan
+        origin, ends_at = seeds.origin(self._rules.seed, step), at + self._rules.step_timeout
+        self._current = OpenStep(step, plan, at, origin, ends_at, self._pace.opened(step, at))
         self._phase = "open"
         outcome = Outcome(self._outcome.step, self._outcome.used, self._outcome.spare, tuple(self._late))
         self._late.clear()
@@ -254,6 +280,7 @@ class Engine:
         if step <= member.answered or (step == current.step and worker in current.answers):
             return []  # sent again because the answer was not listed yet, or by the worker's next life
         member.answered = step
+        self._pace.answered(step, event.at)
         self.messages += 1
         if self._phase != "open" or step < current.step or norm is None:
             return self._count_late(event)
@@ -271,7 +298,8 @@ class Engine:
 
     def _count_late(self, event: Arrived) -> list[Command]:
         self.late += 1
-        self._late.append((event.worker, event.step))
+        if event.step == self.open_step or len(self._late) < LATE_TOLD_AT_MOST:  # the open step's may be taken back
+            self._late.append((event.worker, event.step))
         return [Note("late", f"worker {event.worker} answered step {event.step} late", event.worker, event.step)]
 
     def _close_if_possible(self, at: float) -> list[Command]:
@@ -287,6 +315,14 @@ class Engine:
         if opened.refused and (self._rules.deterministic or is_hopeless(self._scheme, opened, ready)):
             return self._diverge(f"the gradients of step {opened.step} are not finite")
         return []
+
+    def _stop_waiting(self, at: float) -> list[Command]:
+        """The scheme's deadline may be over: then the step closes with what there is."""
+        opened = self._open
+        if opened is None or opened.overdue or at <= opened.waits_until:
+            return []
+        opened.overdue = True
+        return self._close_if_possible(at)
 
     def _close(self, opened: OpenStep, closing: Closing) -> list[Command]:
         commands: list[Command] = []
@@ -304,36 +340,46 @@ class Engine:
         self._closed = Finished(closed.step, len(closed.arrived), self._seconds_at(closing))
         return [*commands, Apply(closed.step, closing.weights, closed)]
 
-    def _follow_policy(self, event: Applied) -> None:
+    def _followed_policy(self, event: Applied) -> PolicyState:
         if event.statistics is None and self._policy.needs != Needs():
             raise ConfigError(
                 "the policy decides by statistics of the gradients: got a run without gradients. "
                 'Use policy.name="fixed" or "bound-optimal-k", or run it with gradients.'
             )
         finished = self._closed if event.statistics is None else replace(self._closed, statistics=event.statistics)
-        self._policy_state = self._policy.next(self._policy_state, finished)
+        return self._policy.next(self._progress.policy, finished)
 
     def _seconds_at(self, closing: Closing) -> float:
         """From the run's beginning to a step's closing; in deterministic mode planned seconds alone, to the bit."""
         if self._rules.deterministic:
-            return self._closed.seconds + closing.seconds
+            return self._progress.planned + closing.seconds
         return closing.at - self._began_at
 
     def _applied_event(self, event: Applied) -> list[Command]:
-        self._applied = self._being_applied(event.step, "applied").step + 1
-        self._losses = self._losses.after(self._closed_loss)
-        self._follow_policy(event)
-        if self._losses.exploded:
+        applied = self._being_applied(event.step, "applied").step + 1
+        self._progress = replace(
+            self._progress,
+            steps=applied,
+            policy=self._followed_policy(event),
+            losses=self._progress.losses.after(self._closed_loss),
+            planned=self._closed.seconds if self._rules.deterministic else 0.0,
+            lasted=event.at - self._began_at,
+        )
+        if self._progress.losses.exploded:
             return self._diverge(f"the mean loss of {LOSS_WINDOW} steps is over {DIVERGED_FACTOR:g} times the first")
-        done = self._applied == self._rules.steps
+        if applied == self._rules.steps:
+            return self._all_done()
         commands: list[Command] = []
-        if done or (self._rules.eval_every and self._applied % self._rules.eval_every == 0):
-            commands.append(Evaluate(self._applied))
-        if done:
-            return commands + self._end(0, "done")
-        if self._rules.checkpoint_every and self._applied % self._rules.checkpoint_every == 0:
-            commands.append(Checkpoint(self._applied))
-        return commands + self._publish(self._applied, event.at)
+        if self._rules.eval_every and applied % self._rules.eval_every == 0:
+            commands.append(Evaluate(applied))
+        if self._stopping is not None:
+            return commands + self._end(self._stopping.exit_code, self._stopping.reason)
+        if self._rules.checkpoint_every and applied % self._rules.checkpoint_every == 0:
+            commands.append(Checkpoint(applied))
+        return commands + self._publish(event.at)
+
+    def _all_done(self) -> list[Command]:
+        return [Evaluate(self._progress.steps), *self._end(0, "done")]
 
     def _being_applied(self, step: int, what: str) -> OpenStep:
         if self._phase != "applying" or self._current is None or step != self._current.step:
@@ -348,6 +394,8 @@ class Engine:
             return self._diverge(f"the update of step {event.step} is not finite although every gradient was")
         self._phase = "open"
         self._take_back_late()
+        if self._stopping is not None:
+            return self._end(self._stopping.exit_code, self._stopping.reason)
         return self._refuse_nonfinite(opened, event.workers, event.at)
 
     def _take_back_late(self) -> None:
@@ -374,9 +422,17 @@ class Engine:
     def _diverge(self, reason: str) -> list[Command]:
         return self._end(0, f"diverged at step {self.open_step}: {reason}", diverged=True)
 
+    def _stop(self, exit_code: int, reason: str) -> list[Command]:
+        """End the run; while an update is being applied, when it is: a checkpoint must be of what it says it is."""
+        if self._phase != "applying":
+            return self._end(exit_code, reason)
+        self._stopping = self._stopping or Finish(exit_code, reason)
+        return []
+
     def _end(self, exit_code: int, reason: str, diverged: bool = False) -> list[Command]:
         self._phase = "finished"
-        saved: list[Command] = [Checkpoint(self._applied)] if self._applied and not diverged else []
+        applied = self._progress.steps
+        saved: list[Command] = [Checkpoint(applied)] if applied and not diverged else []
         return [*saved, Finish(exit_code, reason, diverged)]
 
     def _say_if_waiting(self) -> list[Command]:
@@ -391,11 +447,12 @@ class Engine:
         before, self._said = self._said, text
         if text:
             return [Note("waiting", f"step {opened.step} cannot close: {text}", step=opened.step)]
-        return [Note("resumed", "enough workers again", step=opened.step)] if before else []
+        return [Note("enough", "enough workers again", step=opened.step)] if before else []
 
     def _who_is_missing(self) -> str:
         absent = [worker for worker in self._members.absent() if not self._is_in(worker, self.open_step)]
         names = ", ".join(map(str, absent)) or "nobody"
         return (
-            f"{self._scheme.name} needs {self._policy_state.plan.k} of {self._scheme.workers} workers; missing {names}"
+            f"{self._scheme.name} needs {self._progress.policy.plan.k} of {self._scheme.workers} workers; "
+            f"missing {names}"
         )

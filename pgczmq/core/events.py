@@ -67,9 +67,15 @@ class Arrived:
 
 @value
 class Tick:
-    """Time passes; several a heartbeat."""
+    """Time passes; several a heartbeat.
+
+    Args:
+        deaf: seconds of those since the last tick in which the driver was held up and heard nobody: its loop was
+            blocked, its process stopped, its machine asleep. They count for nobody's silence and no deadline.
+    """
 
     at: float
+    deaf: float = 0.0
 
 
 @value
@@ -100,7 +106,10 @@ class Spoiled:
 
 @value
 class Stop:
-    """A person or the machine's owner wants the run to end, or the application cannot go on."""
+    """A person or the machine's owner wants the run to end, or the application cannot go on.
+
+    While an update is being applied the run ends when that is done, so that a checkpoint is of the step it says.
+    """
 
     reason: str
     at: float
@@ -250,13 +259,15 @@ class Note:
     """Something for the record and for people.
 
     Args:
-        kind: one word: ready, left, refused, late, waiting, resumed, partial, starting.
+        kind: one word: ready, left, refused, late, waiting, enough, partial, starting.
+        seconds: in which a worker that is ready again could not be counted on.
     """
 
     kind: str
     text: str
     worker: int | None = None
     step: int | None = None
+    seconds: float | None = None
 
 
 @value

@@ -6,7 +6,7 @@ same incarnation was only slow and is ready again; a left one stays away; a new 
 """
 
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgczmq.core.events import Admit, Command, Joined, Note, Probe, Reject
 
@@ -38,7 +38,7 @@ class Members:
         self._heartbeat = heartbeat
         self._members: dict[int, Member] = {}
         self._ready: set[int] = set()
-        self._ticked_at: float | None = None
+        self._lost_at: dict[int, float] = {}  # of workers that were ready and are not
 
     @property
     def ready(self) -> AbstractSet[int]:
@@ -99,24 +99,32 @@ class Members:
         if member.state == "gone":
             self._become(worker, "ready" if back else "joined")
         if back:
-            commands.append(Note("ready", f"worker {worker} is back", worker=worker))
+            commands.append(self._note_ready(worker, at))
         return back, commands
 
-    def make_ready(self, worker: int, incarnation: str) -> bool:
-        """From joined to ready; False when it is neither new nor known."""
+    def make_ready(self, worker: int, incarnation: str, at: float) -> list[Command]:
+        """From joined to ready; nothing when it is neither new nor known."""
         member = self.find(worker, incarnation)
         if member is None or member.state == "ready":
-            return False
+            return []
         member.was_ready = True
         self._become(worker, "ready")
-        return True
+        return [self._note_ready(worker, at)]
+
+    def _note_ready(self, worker: int, at: float) -> Note:
+        """What a person should know, with the time to rejoin where it was lost before."""
+        lost_at = self._lost_at.pop(worker, None)
+        if lost_at is None:
+            return Note("ready", f"worker {worker} is ready", worker=worker)
+        seconds = at - lost_at
+        return Note("ready", f"worker {worker} is back after {seconds:.1f} s", worker=worker, seconds=seconds)
 
     def forget_answer(self, worker: int, step: int) -> None:
         """An answer to ``step`` was not kept after all; the worker may send it again."""
         member = self._members[worker]
         member.answered = min(member.answered, step - 1)
 
-    def leave(self, worker: int, incarnation: str, reason: str, *, state: str = "gone") -> list[Command]:
+    def leave(self, worker: int, incarnation: str, reason: str, at: float, *, state: str = "gone") -> list[Command]:
         """Count on this worker no more; a rival for its number is admitted.
 
         Args:
@@ -126,24 +134,31 @@ class Members:
         member = self.find(worker, incarnation)
         if member is None or member.is_away:
             return []
+        if member.state == "ready":
+            self._lost_at[worker] = at
         self._become(worker, state)
         commands: list[Command] = [Note("left", f"worker {worker} {reason}", worker=worker)]
         if member.rival is not None:
             commands += self._admit(worker, member.rival)
         return commands
 
-    def expire(self, at: float) -> list[Command]:
-        """Let go of whoever has been silent for too long, unless the master itself was not listening."""
-        if self._ticked_at is not None and at - self._ticked_at > self._heartbeat:
+    def expire(self, at: float, deaf: float = 0.0) -> list[Command]:
+        """Let go of whoever has been silent for too long.
+
+        Args:
+            deaf: seconds since the last time in which the master itself did not listen.
+        """
+        if deaf:
             for member in self._members.values():
-                member.heard_at = min(at, member.heard_at + at - self._ticked_at)
-        self._ticked_at = at
+                member.heard_at = min(at, member.heard_at + deaf)
+                if member.rival is not None:
+                    member.rival = replace(member.rival, at=min(at, member.rival.at + deaf))
         commands: list[Command] = []
         for worker, member in list(self._members.items()):
             silent = at - member.heard_at
-            deaf = member.rival is not None and at - max(member.rival.at, member.heard_at) > self._heartbeat
-            if not member.is_away and (deaf or silent > SILENT_HEARTBEATS * self._heartbeat):
-                commands += self.leave(worker, member.incarnation, f"has been silent for {silent:.1f} s")
+            outdone = member.rival is not None and at - max(member.rival.at, member.heard_at) > self._heartbeat
+            if not member.is_away and (outdone or silent > SILENT_HEARTBEATS * self._heartbeat):
+                commands += self.leave(worker, member.incarnation, f"has been silent for {silent:.1f} s", at)
         return commands
 
     def _admit(self, worker: int, event: Joined) -> list[Command]:

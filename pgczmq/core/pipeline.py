@@ -150,6 +150,12 @@ class Pipeline:
         """The step in hand, or the last one begun; -1 before the first."""
         return self._begun
 
+    def forget(self) -> None:
+        """Nothing is retained any more, as in a new life; only while idle."""
+        if self._work is not None:
+            raise AssertionError("a worker that is busy cannot forget what it is working on")
+        self._evaluated_at = [None] * len(self._held)
+
     def handle(self, event: WorkerEvent) -> list[WorkerCommand]:
         """Take one event; returns at most one command, or several messages before it."""
         match event:

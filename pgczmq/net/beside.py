@@ -18,17 +18,23 @@ Result = TypeVar("Result")
 Failed = Callable[[BaseException], None]
 
 
+def compute_thread() -> ThreadPoolExecutor:
+    """One thread to compute on."""
+    return ThreadPoolExecutor(1, thread_name_prefix="compute")
+
+
 class Beside:
     """One call at a time, in the order in which they are asked for.
 
     Args:
         failed: told of an error in a call, on the event loop.
+        thread: where calls are made, behind those that others have asked for there; one of its own by default.
     """
 
-    def __init__(self, failed: Failed) -> None:
+    def __init__(self, failed: Failed, thread: ThreadPoolExecutor | None = None) -> None:
         self._failed = failed
         self._closed = False
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
+        self._thread = compute_thread() if thread is None else thread
         self._there = 0  # calls on the thread that are not finished
         self._short: dict[str, int] = {}  # how often in a row, by kind
 
@@ -82,6 +88,14 @@ class Beside:
         """No further call; one that has begun is not waited for, and nobody hears of it."""
         self._closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def hand_on(self, last: Callable[[], None]) -> None:
+        """No further call from here: the thread is for somebody else, once ``last`` was called there.
+
+        A call that has begun is waited for there, and nobody hears of it.
+        """
+        self._closed = True
+        self._thread.submit(last)
 
     def _timed(self, kind: str, function: Callable[..., Result], *arguments: Any) -> Result:
         begun = time.perf_counter()

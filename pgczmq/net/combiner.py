@@ -48,6 +48,8 @@ class Combiner:
         compute: holds the parameters.
         exchange: knows payloads.
         failed: told when computing fails.
+        wanted: the ways that payloads of workers go that are there now.
+        updates: that are in the parameters already, when a run goes on.
 
     Attributes:
         version: the parameters of the open step as they are sent; of step -1 before there is one.
@@ -55,13 +57,22 @@ class Combiner:
         held_bytes: the size of their payloads.
     """
 
-    def __init__(self, compute: MasterCompute, exchange: Exchange, failed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        compute: MasterCompute,
+        exchange: Exchange,
+        failed: Callable[[BaseException], None],
+        wanted: Callable[[], frozenset[Way]],
+        *,
+        updates: int = 0,
+    ) -> None:
+        self._wanted = wanted
         self._compute = compute
         self._exchange = exchange
         self._beside = Beside(failed)
         self._unfolded: list[tuple[int, Buffer]] = []
         self._folding: asyncio.TimerHandle | None = None
-        self._updates = 0  # in the parameters; the compute thread's
+        self._updates = updates  # in the parameters; the compute thread's
         self.version = Version(-1, {})
         self.held: dict[int, _Held] = {}
         self.held_bytes = 0
@@ -72,9 +83,9 @@ class Combiner:
         self._beside.close()
         self._release_all()
 
-    async def capture(self, capture: Callable[[int], Any]) -> tuple[int, Any]:
-        """Updates made, and what ``capture`` takes of them: a run stopped during an update is saved with it."""
-        return await self._beside.start("capture", lambda: (self._updates, capture(self._updates)))
+    def capture(self, capture: Callable[[], Any]) -> asyncio.Future[Any]:
+        """What ``capture`` takes of the parameters before anything that is asked for later changes them."""
+        return self._beside.start("capture", capture)
 
     def snapshot(self) -> asyncio.Future[Snapshot]:
         """The parameters as they are now, or after the update that is under way."""
@@ -91,9 +102,9 @@ class Combiner:
         await self._beside.start("write", write)
 
     async def begin(self) -> None:
-        """Write the initial parameters, now that it is known which ways they go."""
-        self.version = Version(0, {})
-        await self.add_ways(self._exchange.wanted())
+        """Write the parameters as they are at first, now that it is known which ways they go."""
+        self.version = Version(self._updates, {})
+        await self.add_ways(self._wanted())
 
     def hold(self, arrival: Arrival) -> None:
         """The message counts for the open step."""
@@ -127,7 +138,7 @@ class Combiner:
         ]
         plan = Plan(command.closed.k, command.closed.batch_fraction)
         folds, self._unfolded = bool(self._unfolded), []  # they are combined with the others
-        version, ways = Version(command.step + 1, {}), self._exchange.wanted()
+        version, ways = Version(command.step + 1, {}), self._wanted()
 
         def update() -> tuple[Update, Spent]:
             begun = time.perf_counter()

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pgczmq.core.policies import Plan, Statistics
+from pgczmq.core.progress import Progress
 
 Buffer = memoryview | bytes | NDArray[Any]
 Memory = NDArray[np.uint8]
@@ -154,10 +155,11 @@ class Aside:
 
     Args:
         evaluate: look at the held-out data after so many updates; records what it finds.
-        capture: take what a checkpoint after so many updates needs; on the compute thread, quick.
-        write: write it to disk; on another thread, slow. Returns the name for the record.
+        capture: take what a checkpoint needs of the parameters; on the compute thread, quick.
+        write: write it to disk, with the engine's progress at that moment; on another thread, slow. Returns what the
+            record says of it.
     """
 
     evaluate: Callable[[int, Snapshot], Awaitable[None]]
-    capture: Callable[[int], Any]
-    write: Callable[[Any], str]
+    capture: Callable[[], Any]
+    write: Callable[[Progress, Any], str]

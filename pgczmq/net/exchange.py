@@ -1,7 +1,7 @@
 """The master's side of all payloads: which way each worker's go, the parameters out and the gradients in."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,21 +88,35 @@ class Exchange:
             "local": local,
         }
 
+    def why_not(self, incarnation: str, way: Way) -> str:
+        """Why a worker cannot choose this way; empty when it can, or has done so before."""
+        agreed = self._ways.get(incarnation)
+        if agreed is not None:
+            return "" if way == agreed else f"its payloads go one way as long as it lives: got {way}, agreed {agreed}"
+        if way == "shm" and incarnation not in self._blocks:
+            return "a worker takes one of the ways that it is offered for payloads: got shm, offered tcp"
+        if way == "tcp" and self._payload == "shm":
+            return 'the run has net.payload="shm", which needs its workers on the host of the master: got tcp'
+        return ""
+
     def agree(self, incarnation: str, way: Way) -> None:
-        """A worker has chosen.
+        """A worker has chosen; a second time changes nothing.
 
         Raises:
-            WireError: what was not offered.
+            WireError: it cannot choose this.
         """
+        reason = self.why_not(incarnation, way)
+        if reason:
+            raise WireError(reason)
+        if incarnation in self._ways:
+            return
         block = self._blocks.get(incarnation)
-        if way != "shm":
+        if way != "shm" or block is None:
             self._incoming[incarnation] = FramesIn(self.sizes["tcp"])
             if block is not None:
                 self._blocks.pop(incarnation).retire()
-        elif block is not None:
-            self._incoming[incarnation] = BlocksIn({block.descriptor: block}.__getitem__)
         else:
-            raise WireError("a worker takes one of the ways that it is offered for payloads: got shm, offered tcp")
+            self._incoming[incarnation] = BlocksIn({block.descriptor: block}.__getitem__)
         self._ways[incarnation] = way
 
     def forget(self, incarnation: str) -> None:
@@ -137,9 +151,9 @@ class Exchange:
         """The way of a worker's payloads."""
         return self._ways.get(incarnation, "tcp")
 
-    def wanted(self) -> frozenset[Way]:
-        """The ways that somebody's payloads go."""
-        return frozenset(self._ways.values())
+    def wanted(self, incarnations: Iterable[str]) -> frozenset[Way]:
+        """The ways that the payloads of these workers go, as far as they have chosen."""
+        return frozenset([self._ways[each] for each in incarnations if each in self._ways])
 
     def write(self, version: Version, ways: frozenset[Way]) -> None:
         """Write the current parameters as those of a version, each way that it lacks; on the compute thread."""

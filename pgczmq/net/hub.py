@@ -15,22 +15,27 @@ import zmq.asyncio
 from pgczmq.core.values import value
 from pgczmq.errors import WireError
 from pgczmq.net import wire
+from pgczmq.net.doorman import FRAME_BYTES, Doorman
 from pgczmq.net.exchange import Exchange, Version
+from pgczmq.net.guests import Guests
+from pgczmq.net.limits import Blame, words
 from pgczmq.net.payload import Sealed
 from pgczmq.net.sockets import Sockets, listen_here, send_now
 
 log = logging.getLogger("pgczmq.master")
 
-PEERS_NAMED_AT_MOST = 1000
-HELLOS_AT_MOST = 10_000
 MESSAGES_IN_A_ROW = 32
 
 
 @value
 class Peer:
-    """Where a message came from; the identity is the peer's word, nothing more."""
+    """Where a message came from; the identity is the peer's word, nothing more.
+
+    ``descriptor`` is this process's of the connection, -1 where that is not known.
+    """
 
     identity: bytes
+    descriptor: int = -1
 
 
 @dataclass(frozen=True)
@@ -94,12 +99,20 @@ class Hub:
             listen_here(self._gradients, self._local_name, gradients)
         self.exchange = exchange
         self.mine: dict[str, Any] = {"run": run, "master": master}
+        self.bye: wire.Bye | None = None  # once it is said
         self._config = config
         self._assignments = assignments
-        self._hellos: dict[str, tuple[bytes, wire.Hello]] = {}  # by incarnation
+        self._guests = Guests(len(assignments))
         self._incarnations: dict[int, str] = {}  # of admitted workers
         self._unready: set[str] = set()
-        self._blamed: dict[bytes, int] = {}
+        self.blamed = Blame()
+        self.doorman = Doorman(
+            control=control,
+            gradients=gradients,
+            broadcasts=(params, metrics),
+            workers=len(assignments),
+            message_bytes=message_bytes,
+        )
 
     # ------------------------------------------------------------ who is who
 
@@ -107,23 +120,17 @@ class Hub:
         """Remember where a worker that says hello can be answered.
 
         Raises:
-            WireError: it wants another run, or speaks for another worker.
+            WireError: it wants another run, speaks for another worker, or is one of too many.
         """
         if not _is_of(peer, hello.incarnation):
             raise WireError(
                 f"the hello claims to be of incarnation {hello.incarnation} but comes over another connection"
             )
-        self._hellos[hello.incarnation] = (peer.identity, hello)
-        if len(self._hellos) > HELLOS_AT_MOST:
-            self._forget_strangers()
+        self._guests.note(peer.identity, hello)
         if hello.run is not None and hello.run != self.mine["run"]:
             reason = f"this master runs {self.mine['run']}, the worker asks for run {hello.run}"
-            self.reject(hello.incarnation, reason)
+            self._turn_away(hello.incarnation, reason)
             raise WireError(reason)
-
-    def _forget_strangers(self) -> None:
-        known = set(self._incarnations.values())
-        self._hellos = {name: value for name, value in self._hellos.items() if name in known}
 
     def check_sender(self, peer: Peer, message: wire.FromWorker) -> None:
         """Whether a message comes from an admitted worker of this run, in its present life.
@@ -133,9 +140,10 @@ class Hub:
         """
         reason = self._stranger(peer, message)
         if not reason:
+            self.doorman.is_workers(peer.descriptor)
             return
-        if not isinstance(message, wire.Gradient | wire.Pull):
-            self.answer(peer, wire.Rejected(reason=reason))
+        if not isinstance(message, wire.Gradient | wire.Pull | wire.Query):
+            self.answer(peer, wire.Rejected(reason=reason, again=_is_of(peer, message.incarnation)))
         raise WireError(reason)
 
     def _stranger(self, peer: Peer, message: wire.FromWorker) -> str:
@@ -147,35 +155,50 @@ class Hub:
             return f"the message claims to be of worker {message.worker} but comes over another connection"
         return ""
 
-    def admit(self, worker: int, incarnation: str) -> bool:
-        """Welcome a worker under a number; False when it has been welcomed before and only asked again."""
+    def admit(self, worker: int, incarnation: str, heartbeat: float) -> bool:
+        """Welcome a worker under a number; False when it has been welcomed before and only asked again.
+
+        Args:
+            heartbeat: seconds between the master's signs of life.
+        """
         before = self._incarnations.get(worker)
         if before is not None and before != incarnation:
-            self._hellos.pop(before, None)
+            self._guests.forget(before)
             self._unready.discard(before)
             self.exchange.forget(before)
+        self._guests.admit(incarnation)
         self._incarnations[worker] = incarnation
         self._unready.add(incarnation)
         mine = self._assignments[worker]
         welcome = wire.Welcome(
             worker=worker,
+            incarnation=incarnation,
             config=self._config,
             gradients_port=self.ports.gradients,
             params_port=self.ports.params,
             metrics_port=self.ports.metrics,
             held=list(mine.held),
             coefficients=list(mine.coefficients),
+            heartbeat=heartbeat,
             **self.exchange.offer(incarnation, self._local_name),
             **self.mine,
         )
         self.send_control(incarnation, welcome)
         return before != incarnation
 
-    def reject(self, incarnation: str, reason: str) -> None:
-        """Turn a worker away that said hello."""
-        self.send_control(incarnation, wire.Rejected(reason=reason))
-        if incarnation not in self._incarnations.values():
-            self._hellos.pop(incarnation, None)
+    def reject(self, incarnation: str, reason: str) -> bool:
+        """Turn a worker away that said hello; tells whether this is worth a record, as in ``blame``."""
+        identity = self._turn_away(incarnation, reason)
+        return identity is not None and self.blamed.count(identity)
+
+    def _turn_away(self, incarnation: str, reason: str) -> bytes | None:
+        """Tell it why; returns its identity, None when it is not known any more."""
+        stranger = self._guests.turn_away(incarnation)
+        if stranger is None:
+            self.send_control(incarnation, wire.Rejected(reason=reason))
+            return self._guests.identity(incarnation)
+        self.answer(Peer(stranger), wire.Rejected(reason=reason))
+        return stranger
 
     def admitted(self) -> list[tuple[int, str]]:
         """(worker, incarnation) of all that were ever admitted, in their present life."""
@@ -187,8 +210,11 @@ class Hub:
 
     def origin(self, incarnation: str) -> str:
         """Host and process of a worker, in its own words."""
-        known = self._hellos.get(incarnation)
-        return "somewhere" if known is None else f"{known[1].host} (process {known[1].pid})"
+        return self._guests.origin(incarnation)
+
+    def away(self, incarnation: str) -> float | None:
+        """For how many seconds a worker had no master when it said hello; None in its first life."""
+        return self._guests.away(incarnation)
 
     def assignment(self, worker: int) -> Assignment:
         """What a worker holds."""
@@ -221,7 +247,8 @@ class Hub:
             frames = await socket.recv_multipart(copy=False)
             if count % MESSAGES_IN_A_ROW == 0:
                 await asyncio.sleep(0)  # a receive that need not wait does not let others run
-            peer = Peer(frames[0].bytes)
+            peer = Peer(frames[0].bytes, int(frames[0].get(zmq.SRCFD)))
+            self.doorman.came_out(peer.descriptor, sum(map(len, frames)) + FRAME_BYTES * len(frames))
             if len(frames) < 2:
                 with self.blame(peer):
                     raise WireError("a message has at least a header")
@@ -234,25 +261,29 @@ class Hub:
         try:
             yield
         except WireError as error:
-            count = self._blamed.get(peer.identity, 0) + 1
-            if count > 1 or len(self._blamed) < PEERS_NAMED_AT_MOST:
-                self._blamed[peer.identity] = count
-            if count == 1 and len(self._blamed) <= PEERS_NAMED_AT_MOST:
-                log.warning("refused a message of peer %r: %s; more of its kind are only counted", peer.identity, error)
+            if self.blamed.count(peer.identity):
+                said = words(str(error))
+                log.warning("refused a message of peer %r: %s; more of its kind are only counted", peer.identity, said)
 
     # ------------------------------------------------------------ out
 
     def send_control(self, incarnation: str, message: wire.Header) -> bool:
-        """Send a small message to a worker that said hello; False when it cannot be reached any more."""
-        known = self._hellos.get(incarnation)
-        if known is not None and self._send_now(self._control, [known[0], wire.pack(message)]):
-            return True
-        self._unready.discard(incarnation)
-        return False
+        """Send a small message to a worker that said hello; False when it cannot be reached now.
+
+        One that was not ready may still come back, and needs its beacon then.
+        """
+        identity = self._guests.identity(incarnation)
+        return identity is not None and self._send_now(self._control, [identity, wire.pack(message)])
 
     def answer(self, peer: Peer, message: wire.Header) -> None:
-        """Send a small message to whoever sent one on the control socket."""
-        self._send_now(self._control, [peer.identity, wire.pack(message)])
+        """Send a small message to whoever sent one on the control socket, unless too many are answered."""
+        if self._guests.may_answer():
+            self._send_now(self._control, [peer.identity, wire.pack(message)])
+
+    def say_bye(self, peer: Peer) -> None:
+        """Tell somebody who comes late that the run is over, once the others have been told."""
+        if self.bye is not None:
+            self.answer(peer, self.bye)
 
     def send_params(self, worker: int, incarnation: str, message: wire.Params, version: Version) -> None:
         """Send the parameters to one worker, the way its payloads go, if it can be reached."""

@@ -16,15 +16,21 @@ from typing import Any
 from pgczmq.core import events
 from pgczmq.core.engine import Engine
 from pgczmq.core.policies import Statistics
+from pgczmq.core.progress import Progress
 from pgczmq.net import wire
 from pgczmq.net.combiner import Combiner, Spent
 from pgczmq.net.compute import Aside, MasterCompute, Snapshot, Update
 from pgczmq.net.hub import Hub
+from pgczmq.net.payload import Way
 from pgczmq.net.reception import Reception
 from pgczmq.net.watchdog import watch
 from pgczmq.runlog import EventRecord, Sink, StepRecord
 
 log = logging.getLogger("pgczmq.master")
+
+HELD_UP_SECONDS = 0.05
+"""A timer that comes later than this was held up by something."""
+TICKS_A_BEAT = 4
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,8 @@ class Master:
     ) -> None:
         self._engine = engine
         self._hub = hub
-        self._combiner = Combiner(compute, hub.exchange, self._failed)
+        self._begins_at = engine.progress
+        self._combiner = Combiner(compute, hub.exchange, self._failed, self._wanted_ways, updates=self._begins_at.steps)
         self._aside = aside
         self._sink = sink
         self._heartbeat = heartbeat
@@ -90,10 +97,13 @@ class Master:
         self._unsaved = ""  # why the newest checkpoint is not on disk
         self._tasks: set[asyncio.Task[None]] = set()
         self._evaluations: set[asyncio.Task[None]] = set()
-        self._loss: float | None = None
-        self._steps = 0
-        self._opened_at = self._applied_at = 0.0
+        self._loss = self._begins_at.loss
+        self._steps = self._begins_at.steps
+        self._opened_at, self._applied_at = 0.0, self._begins_at.lasted
         self._broadcast_at = math.inf  # the open step was published
+        self._alarm: asyncio.TimerHandle | None = None
+        self._tick_due = self._alarm_due = math.inf
+        self._ticked_at = 0.0
 
     # ------------------------------------------------------------ life
 
@@ -103,8 +113,11 @@ class Master:
         reception = self._reception
         for routine in (reception.read_control(), reception.read_gradients(), self._beat(), watch(self._stalled)):
             self._start(routine)
+        self._start(self._hub.doorman.keep(self._hub.blamed))
         try:
             finish = await self._finish
+            if finish.exit_code == 0:
+                await self._saved()  # a worker that is told that the run is done does not come back for its last steps
             self._farewell(finish)
             await self._settle(finish)
         except Exception:
@@ -113,6 +126,8 @@ class Master:
         finally:
             for task in self._tasks:
                 task.cancel()
+            if self._alarm is not None:
+                self._alarm.cancel()
             self._combiner.close()
         return Ending(
             exit_code=finish.exit_code or (70 if self._unsaved else 0),
@@ -140,6 +155,10 @@ class Master:
             stopped = self._start(self._until_stopped())
             while self._evaluations and not stopped.done():
                 await asyncio.wait({stopped, *self._evaluations}, return_when=asyncio.FIRST_COMPLETED)
+        await self._saved()
+
+    async def _saved(self) -> None:
+        """Wait for checkpoints."""
         writing = [task for task in self._tasks if task.get_name() == "checkpoint"]
         if writing:
             await asyncio.wait(writing)
@@ -175,16 +194,32 @@ class Master:
 
     async def _beat(self) -> None:
         """The master's own clock: deadlines, heartbeats, beacons, metrics."""
-        ticks_a_beat = 4
         tick = 0
         while True:
-            self._feed(events.Tick(self._now()))
+            self._tick()
             if self._hub.has_unready():
                 self._hub.publish(wire.Beacon(**self._hub.mine))
-            if tick % ticks_a_beat == 0:
+            if tick % TICKS_A_BEAT == 0:
                 self._send_beats()
             tick += 1
-            await asyncio.sleep(self._heartbeat / ticks_a_beat)
+            await asyncio.sleep(self._heartbeat / TICKS_A_BEAT)
+
+    def _tick(self) -> None:
+        """When this comes late, the loop was blocked, or the process stopped: nobody was listened to."""
+        now = self._now()
+        is_late = now - min(self._tick_due, self._alarm_due) > HELD_UP_SECONDS
+        deaf = now - self._ticked_at if is_late else 0.0
+        self._ticked_at, self._tick_due = now, now + self._heartbeat / TICKS_A_BEAT
+        self._feed(events.Tick(now, deaf))
+        self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """For the engine's deadline, which may be over before the next beat."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_due = due = self._engine.deadline
+        if due < math.inf:
+            self._alarm = asyncio.get_running_loop().call_later(due - self._now(), self._tick)
 
     def _send_beats(self) -> None:
         if self._engine.phase == "open" and self._now() - self._broadcast_at > self._heartbeat:
@@ -198,6 +233,7 @@ class Master:
                 loss=self._loss,
                 ready=self._engine.ready,
                 late_fraction=self._engine.late_fraction,
+                refused=self._hub.blamed.refused,
                 **self._hub.mine,
             )
         )
@@ -245,11 +281,11 @@ class Master:
             case events.Apply():
                 self._apply(command)
             case events.Note():
-                self._record(command.kind, command.text, command.worker, command.step)
+                self._record_note(command)
             case events.Evaluate():
                 self._evaluations.add(self._start(self._evaluate(command.step, self._combiner.snapshot())))
             case events.Checkpoint():
-                self._start(self._checkpoint(), name="checkpoint")
+                self._checkpoint(command)
             case events.Finish():
                 self._finished(command)
             case _:
@@ -258,13 +294,12 @@ class Master:
     def _do_membership(self, command: events.Command) -> None:
         match command:
             case events.Admit():
-                if self._hub.admit(command.worker, command.incarnation):
-                    text = f"worker {command.worker} joined from {self._hub.origin(command.incarnation)}"
-                    self._record("joined", text, command.worker)
+                if self._hub.admit(command.worker, command.incarnation, self._heartbeat):
+                    self._record_joined(command.worker, command.incarnation)
                 self._hub.publish(wire.Beacon(**self._hub.mine))
             case events.Reject():
-                self._record("refused", f"a worker was not let in: {command.reason}", command.worker)
-                self._hub.reject(command.incarnation, command.reason)
+                if self._hub.reject(command.incarnation, command.reason):
+                    self._record("refused", f"a worker was not let in: {command.reason}", command.worker)
             case events.Probe():
                 self._send_beat(command.worker, command.incarnation)
             case events.Refuse():
@@ -282,6 +317,7 @@ class Master:
         }
 
     def _publish(self, command: events.Publish) -> None:
+        self._set_alarm()
         self._params = wire.Params(
             step=command.step,
             k=command.k,
@@ -293,10 +329,15 @@ class Master:
         else:
             self._start(self._begin())
 
+    def _wanted_ways(self) -> frozenset[Way]:
+        """Those of workers that are gone are not: whoever comes back is sent the open step by itself."""
+        return self._hub.exchange.wanted(map(self._hub.incarnation, self._engine.ready))
+
     async def _begin(self) -> None:
         await self._combiner.begin()
         if self._engine.phase != "finished":
-            self._opened_at = self._applied_at = self._now()
+            self._applied_at = self._now()
+            self._opened_at = self._applied_at - self._begins_at.lasted
             self._broadcast()
 
     def _broadcast(self) -> None:
@@ -304,6 +345,9 @@ class Master:
         self._broadcast_at = self._now()
         self._reception.published(self._params.step, self._broadcast_at)
         self._hub.publish_params(self._params, self._combiner.version)
+        if self._wanted_ways() - self._combiner.version.sealed.keys():  # somebody came back during the update
+            for worker in self._engine.ready:
+                self._send_params(worker, self._hub.incarnation(worker))
 
     def _send_params(self, worker: int, incarnation: str) -> None:
         """Send the open step to one worker, beside the broadcast."""
@@ -354,27 +398,35 @@ class Master:
             )
         )
 
-    async def _checkpoint(self) -> None:
-        """One at a time; a periodic one is left out while the one before is written, the last one never."""
+    def _checkpoint(self, command: events.Checkpoint) -> None:
+        """One at a time; a periodic one is left out while the one before is written, the last one never.
+
+        Progress and parameters are taken here and now: they must be of the same step.
+        """
         if self._saving.locked() and self._engine.phase != "finished":
             self._record("checkpoint", "left one out: the one before is still being written")
             return
+        progress = self._engine.progress
+        if progress.steps != command.step:
+            raise AssertionError(f"a checkpoint of step {command.step} is asked for after {progress.steps} steps")
+        self._start(self._save(progress, self._combiner.capture(self._aside.capture)), name="checkpoint")
+
+    async def _save(self, progress: Progress, capturing: asyncio.Future[Any]) -> None:
         async with self._saving:
             try:
-                step, name = await self._save()
+                captured = await capturing
+                said = await asyncio.get_running_loop().run_in_executor(None, self._aside.write, progress, captured)
             except (OSError, RuntimeError) as error:  # a full disk, in torch's words or the system's
                 self._unsaved = f"a checkpoint could not be written: {error}"
                 log.error("%s", self._unsaved)
                 self._record("checkpoint", self._unsaved)
                 return
         self._unsaved = ""
-        self._record("checkpoint", f"saved {name}", step=step)
-
-    async def _save(self) -> tuple[int, str]:
-        step, captured = await self._combiner.capture(self._aside.capture)
-        return step, await asyncio.get_running_loop().run_in_executor(None, self._aside.write, captured)
+        self._record("checkpoint", said, step=progress.steps)
 
     def _finished(self, command: events.Finish) -> None:
+        if self._hub.blamed.refused:
+            self._record("refused", f"{self._hub.blamed.refused} messages were refused in this run")
         self._record("finished", command.reason)
         if self._finish is not None and not self._finish.done():
             self._finish.set_result(command)
@@ -385,6 +437,14 @@ class Master:
         for _, incarnation in self._hub.admitted():
             self._hub.send_control(incarnation, bye)
         self._hub.publish(bye)
+        self._hub.bye = bye
+
+    def _record_note(self, note: events.Note) -> None:
+        self._sink(EventRecord(self._now(), **vars(note)))
+
+    def _record_joined(self, worker: int, incarnation: str) -> None:
+        text = f"worker {worker} joined from {self._hub.origin(incarnation)}"
+        self._sink(EventRecord(self._now(), "joined", text, worker, seconds=self._hub.away(incarnation)))
 
     def _record(self, kind: str, text: str, worker: int | None = None, step: int | None = None) -> None:
         self._sink(EventRecord(self._now(), kind, text, worker, step))

@@ -127,12 +127,19 @@ class Block:
         if not self._leases:
             self._dispose()
 
+    def leave(self) -> None:
+        """This end is needed no more, and no lease of it is held; the other end stays as it is."""
+        self._let_go()
+
     def _dispose(self) -> None:
         """Free the memory, even if a stopped process maps it, and close the descriptor."""
         self.stamp = NOTHING  # and its page stays: zeros would be the stamp of step 0
         self._map.madvise(mmap.MADV_REMOVE, PAGE)
+        self._let_go()
+
+    def _let_go(self) -> None:
         self.payload = np.empty(0, np.uint8)
-        with contextlib.suppress(BufferError):  # whoever still looks at the payload sees zeros
+        with contextlib.suppress(BufferError):  # it is closed as soon as nobody looks at the payload any more
             self._map.close()
         self._close()
 
@@ -229,7 +236,9 @@ def _network(process: int | str) -> str:
 def _open(process: int, descriptor: int, flags: int, nbytes: int) -> int:
     """A descriptor of one's own for another process's memory file, which must have this size."""
     opened = os.open(f"/proc/{process}/fd/{descriptor}", flags | os.O_CLOEXEC | os.O_NONBLOCK)
-    if os.fstat(opened).st_size != nbytes:
+    # The other side is only said to be a master: nothing else that it may name is read, or written to.
+    is_ours = str(Path(f"/proc/self/fd/{opened}").readlink()).startswith("/memfd:pgczmq")
+    if not is_ours or os.fstat(opened).st_size != nbytes:
         os.close(opened)
         raise OSError(0, "it is something else")
     return opened

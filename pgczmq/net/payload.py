@@ -87,6 +87,10 @@ class Outgoing(Protocol):
         """What was written into the last ``room`` is the payload of a step."""
         ...
 
+    def close(self) -> None:
+        """Nothing goes out any more; what this end of it held is given back."""
+        ...
+
 
 class Incoming(Protocol):
     """Payloads that come in; used from the event loop."""
@@ -97,6 +101,10 @@ class Incoming(Protocol):
         Raises:
             WireError: a payload of another size, or going another way, than was agreed.
         """
+        ...
+
+    def close(self) -> None:
+        """Nothing comes in any more, and no lease is held; what this end of it held is given back."""
         ...
 
 
@@ -122,6 +130,9 @@ class FramesOut:
         room, self._room = self._room, None
         room.flags.writeable = False
         return Sealed(None, [room])
+
+    def close(self) -> None:
+        """There is nothing to give back."""
 
 
 class _Frame:
@@ -151,6 +162,9 @@ class FramesIn:
             raise WireError(f"behind this header comes one frame of {self._size.total} bytes: got {given}{where}")
         frame = frames[0]
         return _Frame(np.frombuffer(getattr(frame, "buffer", frame), np.uint8))
+
+    def close(self) -> None:
+        """There is nothing to give back."""
 
 
 # ---------------------------------------------------------------- shared memory
@@ -236,6 +250,10 @@ class BlockOut:
         self._block.written(step)
         return Sealed(self._name, [])
 
+    def close(self) -> None:
+        """The block is the master's."""
+        self._block.leave()
+
 
 class BlocksIn:
     """Blocks that headers name, opened once each.
@@ -258,3 +276,9 @@ class BlocksIn:
             except (OSError, KeyError) as error:
                 raise WireError(f"there is no shared block {block} for this worker: {error}") from None
         return self._blocks[block].lease(step)
+
+    def close(self) -> None:
+        """They are their owner's."""
+        blocks, self._blocks = self._blocks, {}
+        for block in blocks.values():
+            block.leave()

@@ -15,6 +15,7 @@ from pgczmq.errors import WireError
 from pgczmq.net import wire
 from pgczmq.net.compute import MasterCompute
 from pgczmq.net.hub import Hub, Peer
+from pgczmq.net.limits import words
 from pgczmq.net.payload import Lease
 from pgczmq.runlog import EventRecord, LatencyRecord, Sink, WorkerRecord
 
@@ -65,6 +66,7 @@ class Reception:
         self._now = now
         self._device: str | None = None
         self._published: dict[int, float] = {}
+        self._at_fault: dict[int, str] = {}  # lives of which a refused gradient has been told, by worker
         self.incoming: Arrival | None = None
 
     def published(self, step: int, at: float) -> None:
@@ -76,6 +78,8 @@ class Reception:
         """Everything on the control socket, for ever."""
         async for peer, frames in self._hub.control_messages():
             with self._hub.blame(peer):
+                if len(frames) > 1:
+                    raise WireError("a message on the control socket is a header alone")
                 self._on_control(peer, self._understood(peer, frames[0]))
 
     def _understood(self, peer: Peer, frame: zmq.Frame) -> wire.ToMaster:
@@ -96,7 +100,8 @@ class Reception:
         if isinstance(message, wire.Hello):
             self._hub.note_hello(peer, message)
             if self._engine.phase == "finished":
-                self._hub.reject(message.incarnation, "the run is over")
+                self._hub.say_bye(peer)
+                return
             self._feed(events.Joined(message.worker, message.incarnation, self._now()))
             return
         self._hub.check_sender(peer, message)
@@ -108,13 +113,13 @@ class Reception:
             case wire.Heartbeat():
                 self._sink(WorkerRecord(worker, at, message.state, message.step))
             case wire.Leaving():
-                self._feed(events.Left(worker, incarnation, f"left: {message.reason}", at, "left"))
+                self._feed(events.Left(worker, incarnation, f"left: {words(message.reason)}", at, "left"))
                 self._hub.exchange.forget(incarnation)
             case _:
                 raise WireError(f"{message.type} does not belong on the control socket")
 
     def _prepared(self, message: wire.Prepared) -> None:
-        reason = self._mismatch(message.fingerprint)
+        reason = self._mismatch(message.fingerprint) or self._hub.exchange.why_not(message.incarnation, message.payload)
         if reason:
             text = f"worker {message.worker} was not let in: {reason}"
             self._sink(EventRecord(self._now(), "refused", text, message.worker))
@@ -134,7 +139,7 @@ class Reception:
         ours["device"] = self._device or device
         for key, expected in ours.items():
             if theirs.get(key) != expected:
-                return f"its {key} differs: the run has {expected}, the worker {theirs.get(key)}"
+                return f"its {key} differs: the run has {expected}, the worker {words(str(theirs.get(key)))}"
         self._device = device
         return ""
 
@@ -150,16 +155,26 @@ class Reception:
             case wire.Pull():
                 self._feed(events.Heard(message.worker, message.incarnation, self._now()))
                 self._send_open(message.worker, message.incarnation)
+            case wire.Query():
+                self._feed(events.Heard(message.worker, message.incarnation, self._now()))
+                self._on_query(message)
             case _:
                 raise WireError(f"{message.type} does not belong on the gradients socket")
+
+    def _on_query(self, query: wire.Query) -> None:
+        """What is asked about would be in by now; it is wanted again if its step is still open."""
+        engine = self._engine
+        missing = engine.phase == "open" and query.step == engine.open_step and query.worker not in engine.arrived
+        if missing and not self._hub.is_unready(query.incarnation):
+            again = wire.Again(step=query.step, sending=query.sending, **self._hub.mine)
+            self._hub.send_control(query.incarnation, again)
 
     def _on_gradient(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> None:
         try:
             self._check_gradient(header)
             arrival = Arrival(header, self._payload(header, frames))
         except WireError as error:
-            refused = wire.Refused(step=header.step, reason=str(error), **self._hub.mine)
-            self._hub.send_control(header.incarnation, refused)
+            self._refuse(header, words(str(error)))
             raise
         at = self._now()
         engine = self._engine
@@ -183,6 +198,14 @@ class Reception:
         if engine.messages > known:
             self._record_latency(header, at, "open" if in_time else "late")
 
+    def _refuse(self, header: wire.Gradient, reason: str) -> None:
+        """Tell the worker each time, and whoever watches once in its life."""
+        self._hub.send_control(header.incarnation, wire.Refused(step=header.step, reason=reason, **self._hub.mine))
+        if self._at_fault.get(header.worker) != header.incarnation:
+            self._at_fault[header.worker] = header.incarnation
+            text = f"worker {header.worker}: {reason}; more of its kind are only counted"
+            self._sink(EventRecord(self._now(), "refused", text, header.worker, header.step))
+
     def _payload(self, header: wire.Gradient, frames: Sequence[zmq.Frame]) -> Lease | None:
         """What comes with a header; None for a bare report, or a late answer that is written over already."""
         if header.norm is None:
@@ -203,7 +226,8 @@ class Reception:
         held = self._hub.assignment(header.worker).held
         if len(header.ages) > len(held) or (header.norm is not None and len(header.ages) != len(held)):
             raise WireError(f"a gradient of worker {header.worker} has {len(held)} ages: got {len(header.ages)}")
-        if len(header.fresh) != len(header.losses) or not set(header.fresh) <= set(held):
+        fresh = set(header.fresh)
+        if not len(fresh) == len(header.fresh) == len(header.losses) or not fresh <= set(held):
             raise WireError(f"a gradient of worker {header.worker} names one loss for each fresh partition it holds")
         if header.evaluations and len(header.evaluations) != len(header.fresh):
             raise WireError(f"a gradient of worker {header.worker} has one duration for each fresh partition")

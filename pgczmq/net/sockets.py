@@ -6,22 +6,50 @@ any size, ROUTER drops silently, DEALER queues for a master that is not there, n
 
 import asyncio
 import errno
-from collections.abc import Sequence
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, cast
 
 import zmq
 import zmq.asyncio
+from zmq.utils.monitor import parse_monitor_message
 
 from pgczmq.errors import ConfigError
+from pgczmq.net.auth import (
+    PLAIN,
+    ZAP_DOMAIN,
+    ZAP_ENDPOINT,
+    CurveClient,
+    CurveServer,
+    Gate,
+    Handshakes,
+    Security,
+    public_of,
+)
+from pgczmq.net.limits import (
+    CONTROL_BYTES_AT_MOST,
+    CONTROL_QUEUED_AT_MOST,
+    FRAMES_AT_MOST,
+    SUBSCRIPTION_BYTES_AT_MOST,
+)
+from pgczmq.net.wire import HEADER_BYTES_AT_MOST
 
-CONTROL_BYTES_AT_MOST = 8 * 2**20
+log = logging.getLogger("pgczmq")
+
 BROADCAST_BYTES = 64 * 2**20
 """A broadcast socket queues about this much for each subscriber."""
+FRAMES_IN_A_ROW = 1000
+CURVE_BYTES = 33
+"""By so much a frame grows when it is encrypted (RFC 26: 8 for the command, 8 nonce, 16 to check it, 1 for flags)."""
 
 _HEARTBEAT = {zmq.HEARTBEAT_IVL: 2_000, zmq.HEARTBEAT_TIMEOUT: 10_000, zmq.HEARTBEAT_TTL: 10_000}
-# A peer counts as silent until a whole message is through, and a large one takes minutes on a slow link.
-_BULK_HEARTBEAT = {zmq.HEARTBEAT_IVL: 10_000, zmq.HEARTBEAT_TIMEOUT: 300_000, zmq.HEARTBEAT_TTL: 600_000}
+# To ZeroMQ a peer is silent until a whole message is through, and a large one takes minutes on a slow link. So TCP sees
+# to it that something is acknowledged, pings at least. A TTL above 65.5 s is taken for a short one (libzmq#4226).
+_BULK_HEARTBEAT = {zmq.HEARTBEAT_IVL: 10_000, zmq.HEARTBEAT_TIMEOUT: 3_600_000, zmq.HEARTBEAT_TTL: 0}
+_BULK_HEARTBEAT |= {zmq.TCP_MAXRT: 20_000}
 _COMMON = {
     zmq.LINGER: 0,
     zmq.IPV6: 1,
@@ -34,6 +62,34 @@ _COMMON = {
     zmq.TCP_KEEPALIVE_CNT: 6,
 }
 _ROUTER = {zmq.ROUTER_MANDATORY: 1, zmq.ROUTER_HANDOVER: 1}
+_HANDSHAKES = (
+    zmq.EVENT_HANDSHAKE_SUCCEEDED,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL,
+)
+_OF_WORKERS = sum(_HANDSHAKES, zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED)
+GIVEN_UP_SECONDS = 1.0
+"""Whoever connects again says so at once, with a retry."""
+
+
+class Socket(zmq.asyncio.Socket):
+    """A socket that keeps only the first frames of a message: a million of nothing would cost half a gigabyte."""
+
+    async def recv_multipart(  # type: ignore[override]  # a coroutine is an awaitable, too
+        self, flags: int = 0, copy: bool = True, track: bool = False
+    ) -> list[Any]:
+        """FRAMES_AT_MOST frames of the next message; those behind them are read and dropped."""
+        frame = await self.recv(flags, copy=False, track=track)
+        kept, count = [frame], 1
+        while frame.more:  # the others have come with it
+            frame = await self.recv(flags | zmq.DONTWAIT, copy=False, track=track)
+            count += 1
+            if count <= FRAMES_AT_MOST:
+                kept.append(frame)
+            elif count % FRAMES_IN_A_ROW == 0:
+                await asyncio.sleep(0)  # a receive that need not wait does not let others run
+        return [one.bytes for one in kept] if copy else kept
 
 
 class Sockets:
@@ -42,12 +98,16 @@ class Sockets:
     Args:
         threads: that send and receive. With two, a master of 12 workers still sends parameters while gradients come
             in: 320 ms for 12 x 46.8 MB each way over loopback, 350 to 430 with one; workers gain nothing.
+        security: of every one of the sockets, those for this host alone too.
     """
 
-    def __init__(self, threads: int = 1) -> None:
+    def __init__(self, threads: int = 1, security: Security = PLAIN) -> None:
         self._context = zmq.asyncio.Context(io_threads=threads)
         self._context.linger = 0
         self._sockets: list[zmq.asyncio.Socket] = []
+        self._monitors: dict[zmq.asyncio.Socket, zmq.asyncio.Socket] = {}
+        self._security = security
+        self._gate = self._open_gate(security) if isinstance(security, CurveServer) else None
         self.farewell = 0.0
 
     def __enter__(self) -> "Sockets":
@@ -58,20 +118,33 @@ class Sockets:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close every socket, giving last messages a moment to leave."""
-        for socket in self._sockets:
+        for socket in (*self._sockets, *self._monitors.values()):
             socket.close(linger=int(self.farewell * 1000))
         self._context.term()
+
+    @property
+    def security(self) -> Security:
+        """What keeps strangers out."""
+        return self._security
+
+    def drop(self, socket: zmq.asyncio.Socket) -> None:
+        """Close one socket now: what it has not sent yet is not sent."""
+        self._sockets.remove(socket)
+        socket.close(linger=0)
+        if socket in self._monitors:
+            self._monitors.pop(socket).close(linger=0)
 
     def control_router(self, bind: str, port: int) -> tuple[zmq.asyncio.Socket, int]:
         """Small messages of all workers; returns the socket and the port it is bound to."""
         socket = self._make(zmq.ROUTER, _ROUTER | _HEARTBEAT, high_water_mark=1000)
-        socket.setsockopt(zmq.MAXMSGSIZE, CONTROL_BYTES_AT_MOST)
+        socket.setsockopt(zmq.RCVHWM, CONTROL_QUEUED_AT_MOST)
+        self._bound(socket, CONTROL_BYTES_AT_MOST)
         return socket, _bind(socket, bind, port)
 
     def bulk_router(self, bind: str, port: int, message_bytes: int) -> tuple[zmq.asyncio.Socket, int]:
         """Gradients of all workers and parameters on request."""
         socket = self._make(zmq.ROUTER, _ROUTER | _BULK_HEARTBEAT, high_water_mark=4)
-        socket.setsockopt(zmq.MAXMSGSIZE, message_bytes + CONTROL_BYTES_AT_MOST)
+        self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
         return socket, _bind(socket, bind, port)
 
     def broadcast(self, bind: str, port: int, message_bytes: int) -> tuple[zmq.asyncio.Socket, int]:
@@ -79,6 +152,7 @@ class Sockets:
         # At least 2, so that a beacon in the queue never costs anybody the parameters behind it.
         mark = max(2, min(1000, BROADCAST_BYTES // max(1, message_bytes)))
         socket = self._make(zmq.PUB, _BULK_HEARTBEAT, high_water_mark=mark)
+        self._bound(socket, SUBSCRIPTION_BYTES_AT_MOST)
         return socket, _bind(socket, bind, port)
 
     def local_broadcast(self, name: str, port: int) -> zmq.asyncio.Socket:
@@ -90,33 +164,87 @@ class Sockets:
     def control_dealer(self, endpoint: str, identity: str) -> zmq.asyncio.Socket:
         """A worker's end of the control socket."""
         socket = self._make(zmq.DEALER, _HEARTBEAT | {zmq.IMMEDIATE: 1}, high_water_mark=1000)
-        socket.setsockopt(zmq.MAXMSGSIZE, CONTROL_BYTES_AT_MOST)
-        return _connect(socket, endpoint, identity)
+        socket.setsockopt(zmq.RCVHWM, CONTROL_QUEUED_AT_MOST)
+        self._bound(socket, HEADER_BYTES_AT_MOST)  # a welcome has the whole configuration
+        return self._connect(socket, endpoint, identity)
 
     def bulk_dealer(self, endpoint: str, identity: str, message_bytes: int) -> zmq.asyncio.Socket:
         """A worker's end of the gradients socket."""
         # All workers answer at once; what the system would let a dozen queue is more than a switch can hold.
         options = _BULK_HEARTBEAT | {zmq.IMMEDIATE: 1, zmq.SNDBUF: 2**20}
         socket = self._make(zmq.DEALER, options, high_water_mark=4)
-        socket.setsockopt(zmq.MAXMSGSIZE, message_bytes + CONTROL_BYTES_AT_MOST)
-        return _connect(socket, endpoint, identity)
+        self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
+        return self._connect(socket, endpoint, identity)
 
     def subscriber(self, endpoint: str, message_bytes: int) -> zmq.asyncio.Socket:
         """A worker's or viewer's end of a broadcast."""
         socket = self._make(zmq.SUB, _BULK_HEARTBEAT, high_water_mark=4)
-        socket.setsockopt(zmq.MAXMSGSIZE, message_bytes + CONTROL_BYTES_AT_MOST)
+        self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
         socket.setsockopt(zmq.SUBSCRIBE, b"")
-        socket.connect(endpoint)
-        return socket
+        return self._connect(socket, endpoint)
+
+    async def watch(self, socket: zmq.asyncio.Socket, handshakes: Handshakes) -> None:
+        """See to it that a socket of a worker is connected, for ever; there must be one watch for each.
+
+        Raises:
+            AuthenticationFailed: the master will never let this worker in.
+        """
+        loop = asyncio.get_running_loop()
+        given_up: asyncio.TimerHandle | None = None
+        try:
+            while True:
+                event = await self._monitors[socket].recv_multipart()
+                if given_up is not None:
+                    given_up.cancel()
+                kind = parse_monitor_message(event)["event"]
+                if kind == zmq.EVENT_DISCONNECTED:  # after a frame that is too large ZeroMQ tries no more, silently
+                    given_up = loop.call_later(GIVEN_UP_SECONDS, _connect_anew, socket)
+                elif kind in _HANDSHAKES and await loop.run_in_executor(None, handshakes.take, event):
+                    _connect_anew(socket)
+        finally:
+            if given_up is not None:
+                given_up.cancel()
 
     def _make(self, kind: int, options: dict[zmq.SocketOption, int], *, high_water_mark: int) -> zmq.asyncio.Socket:
-        socket: zmq.asyncio.Socket = self._context.socket(kind)
+        socket: zmq.asyncio.Socket = self._context.socket(kind, socket_class=Socket)
         self._sockets.append(socket)
-        for option, value in (_COMMON | options).items():
+        for option, value in (_COMMON | options | _secured(self._security)).items():
             socket.setsockopt(option, value)
         socket.setsockopt(zmq.SNDHWM, high_water_mark)
         socket.setsockopt(zmq.RCVHWM, high_water_mark)
+        if self._gate is not None:
+            monitor = zmq.Socket[bytes](self._context, zmq.PAIR)
+            _tell(socket, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, monitor)
+            _listen(monitor, self._gate.watch)
         return socket
+
+    def _bound(self, socket: zmq.asyncio.Socket, nbytes: int) -> None:
+        """No frame of more bytes comes in; encrypted ones are a little longer than what is in them."""
+        socket.setsockopt(zmq.MAXMSGSIZE, nbytes if self._security == PLAIN else nbytes + CURVE_BYTES)
+
+    def _connect(self, socket: zmq.asyncio.Socket, address: str, identity: str = "") -> zmq.asyncio.Socket:
+        if identity:
+            socket.setsockopt(zmq.ROUTING_ID, identity.encode())
+        # Before it is connected: ZeroMQ tells of a key that is not on the list once, and then tries no more.
+        monitor: zmq.asyncio.Socket = self._context.socket(zmq.PAIR)
+        _tell(socket, _OF_WORKERS, monitor)
+        self._monitors[socket] = monitor
+        socket.connect(address)
+        return socket
+
+    def _open_gate(self, server: CurveServer) -> Gate:
+        gate = Gate(server.name_of)
+        asked = zmq.Socket[bytes](self._context, zmq.ROUTER)  # a REP would be stuck after a request without an answer
+        asked.bind(ZAP_ENDPOINT)
+        _listen(asked, lambda request: asked.send_multipart([*request[:2], *gate.answer(request[2:])]))
+        return gate
+
+
+def _connect_anew(socket: zmq.asyncio.Socket) -> None:
+    """Where it was connected before, which ZeroMQ has given up."""
+    endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+    socket.disconnect(endpoint)
+    socket.connect(endpoint)
 
 
 def send_now(socket: zmq.asyncio.Socket, frames: Sequence[Any]) -> BaseException | None:
@@ -156,7 +284,41 @@ def _bind(socket: zmq.asyncio.Socket, host: str, port: int) -> int:
     return port or int(last.rpartition(":")[2])
 
 
-def _connect(socket: zmq.asyncio.Socket, address: str, identity: str) -> zmq.asyncio.Socket:
-    socket.setsockopt(zmq.ROUTING_ID, identity.encode())
-    socket.connect(address)
-    return socket
+def _tell(socket: zmq.asyncio.Socket, events: int, monitor: zmq.Socket[Any]) -> None:
+    """From now on the monitor hears of these events of a socket."""
+    name = f"inproc://monitor-{uuid.uuid4().hex}"
+    socket.monitor(name, events)
+    monitor.setsockopt(zmq.RCVHWM, 0)  # else whoever does not read it would hold up the threads of all sockets
+    monitor.connect(name)
+
+
+def _secured(security: Security) -> dict[zmq.SocketOption, int | bytes]:
+    """The options that encrypt a socket and name its peers."""
+    match security:
+        case CurveServer(secret=secret):
+            # Enforced: without it ZeroMQ lets in everybody when nobody answers for the domain.
+            answered: dict[zmq.SocketOption, int | bytes] = {zmq.ZAP_DOMAIN: ZAP_DOMAIN, zmq.ZAP_ENFORCE_DOMAIN: 1}
+            return answered | {zmq.CURVE_SERVER: 1, zmq.CURVE_SECRETKEY: secret.encode()}
+        case CurveClient(server=server, secret=secret):
+            pair = {zmq.CURVE_PUBLICKEY: public_of(secret).encode(), zmq.CURVE_SECRETKEY: secret.encode()}
+            return {zmq.CURVE_SERVERKEY: server.encode(), **pair}
+        case _:
+            return {}
+
+
+def _listen(source: zmq.Socket[bytes], take: Callable[[list[bytes]], Any]) -> None:
+    """Give every message to ``take``, on a thread of its own, which closes the socket at the end of its context."""
+
+    def listen() -> None:
+        while True:
+            try:
+                message = source.recv_multipart()
+            except zmq.ZMQError:  # the context has ended
+                source.close()
+                return
+            try:
+                take(message)
+            except Exception:  # nobody comes in by it, and the next one is looked at
+                log.exception("a handshake could not be looked at")
+
+    threading.Thread(target=listen, name="handshakes", daemon=True).start()

@@ -19,6 +19,11 @@ class Ends:
     incoming: Incoming
     outgoing: Outgoing
 
+    def close(self) -> None:
+        """No payload comes or goes any more: memory that is shared with a master is let go of."""
+        self.incoming.close()
+        self.outgoing.close()
+
 
 def choose(welcome: wire.Welcome) -> Way:
     """Which way this worker's payloads go.

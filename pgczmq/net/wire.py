@@ -1,7 +1,7 @@
 """The messages: one msgpack map of plain scalars as header, validated on arrival; tensors are raw frames behind it.
 
-control:    worker -> Hello, Prepared, Heartbeat, Leaving     master -> Welcome, Rejected, Beat, Refused, Bye
-gradients:  worker -> Gradient (+ payload), Pull               master -> Params (+ payload)
+control:    worker -> Hello, Prepared, Heartbeat, Leaving     master -> Welcome, Rejected, Beat, Again, Refused, Bye
+gradients:  worker -> Gradient (+ payload), Pull, Query        master -> Params (+ payload)
 broadcast:  master -> Beacon, Bye, Params (+ payload)
 metrics:    master -> Metrics
 
@@ -20,9 +20,11 @@ from msgspec import Meta
 
 from pgczmq.errors import WireError
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised with every change of what a message may hold: peers refuse keys that they do not know."""
 HEADER_BYTES_AT_MOST = 4 * 2**20
+WORDS_AT_MOST = 4096
+"""Of a reason; ``pack`` cuts off what is longer."""
 DROPPED_AT_MOST = 1000
 """Of the steps that a worker gave up between two answers, the last so many are told."""
 
@@ -30,7 +32,12 @@ _LARGEST = 1e300  # neither infinite nor NaN
 _Number = Annotated[float, Meta(ge=-_LARGEST, le=_LARGEST)]
 _Seconds = Annotated[float, Meta(ge=0, le=_LARGEST)]
 _Natural = Annotated[int, Meta(ge=0)]
-_Text = Annotated[str, Meta(max_length=255)]
+# What is written into logs and on screens must not be able to do anything there.
+_PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+_Text = Annotated[str, Meta(max_length=255, pattern=_PRINTABLE)]
+_Life = Annotated[str, Meta(max_length=64, pattern=_PRINTABLE)]  # of a master's or a worker's process
+_Words = Annotated[str, Meta(max_length=WORDS_AT_MOST)]
+_Port = Annotated[int, Meta(ge=1, le=65535)]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type"):
@@ -45,62 +52,78 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Hello(Header, frozen=True, kw_only=True, tag="hello"):
-    """A worker wants to join; ``worker`` is None for the lowest free number, ``run`` None for any run."""
+    """A worker wants to join; ``worker`` is None for the lowest free number, ``run`` None for any run.
+
+    ``away`` are the seconds since a worker that was in a run before last heard its master; None in a first life.
+    """
 
     worker: int | None
-    incarnation: Annotated[str, Meta(min_length=1, max_length=64)]
+    incarnation: Annotated[_Life, Meta(min_length=1)]
     run: _Text | None = None
+    away: _Seconds | None = None
     package: _Text
     host: _Text
     pid: int
 
 
 class Welcome(Header, frozen=True, kw_only=True, tag="welcome"):
-    """The master takes the worker, and this is what it is to do.
+    """The master takes the worker, and this is what it is to do; it says something every ``heartbeat`` seconds.
 
+    ``incarnation`` is the worker's own, as it said hello.
     ``process`` is the master's where memory can be shared with workers of its host, else None. Then ``card`` is the
     descriptor of what it shows there and ``nonce`` what that says, ``block`` the descriptor of the memory for this
     worker's gradients, and headers of shared payloads go over sockets of this host that begin with ``local``.
     """
 
-    run: str
-    master: str
-    worker: int
+    run: _Text
+    master: _Life
+    worker: _Natural
     config: str
-    gradients_port: int
-    params_port: int
-    metrics_port: int
+    gradients_port: _Port
+    params_port: _Port
+    metrics_port: _Port
     held: list[int]
     coefficients: list[float]
+    heartbeat: Annotated[float, Meta(gt=0, le=3600)]
     payload: Literal["auto", "shm", "tcp"]
     wire_dtype: Literal["float32", "bfloat16"]
     process: int | None = None
     card: int = -1
-    nonce: str = ""
+    nonce: _Text = ""
     block: int = -1
-    local: str = ""
+    local: _Text = ""
+    incarnation: _Life = ""
+
+    def __post_init__(self) -> None:
+        """What a type cannot say: there is one coefficient for each partition."""
+        if len(self.held) != len(self.coefficients):
+            raise ValueError("every partition held has one coefficient")
 
 
 class Rejected(Header, frozen=True, kw_only=True, tag="rejected"):
-    """The master does not take the worker."""
+    """The master does not take the worker, or does not know it any more.
 
-    reason: str
+    ``again`` tells the worker to begin a new life and to say hello; without it the answer is final.
+    """
+
+    reason: _Words
+    again: bool = False
 
 
 class FromWorker(Header, frozen=True, kw_only=True):
     """What every message of an admitted worker carries."""
 
-    run: str
-    master: str
+    run: _Text
+    master: _Life
     worker: int
-    incarnation: str
+    incarnation: _Life
 
 
 class FromMaster(Header, frozen=True, kw_only=True):
     """What every message to admitted workers carries."""
 
-    run: str
-    master: str
+    run: _Text
+    master: _Life
 
 
 class Prepared(FromWorker, frozen=True, kw_only=True, tag="prepared"):
@@ -113,14 +136,14 @@ class Prepared(FromWorker, frozen=True, kw_only=True, tag="prepared"):
 class Heartbeat(FromWorker, frozen=True, kw_only=True, tag="heartbeat"):
     """The worker lives, and what it is doing."""
 
-    state: str
+    state: _Text
     step: int
 
 
 class Leaving(FromWorker, frozen=True, kw_only=True, tag="leaving"):
     """The worker is about to go."""
 
-    reason: str
+    reason: _Words
 
 
 class Gradient(FromWorker, frozen=True, kw_only=True, tag="gradient"):
@@ -167,6 +190,16 @@ class Pull(FromWorker, frozen=True, kw_only=True, tag="pull"):
     """The worker has nothing to do and wants the parameters of the open step."""
 
 
+class Query(FromWorker, frozen=True, kw_only=True, tag="query"):
+    """Whether the answer to ``step`` is in, which went before this over the same socket, for the ``sending``-th time.
+
+    One connection keeps their order, and loses both when it is lost: on a slow link the question waits with the answer.
+    """
+
+    step: _Natural
+    sending: _Natural
+
+
 class Beacon(FromMaster, frozen=True, kw_only=True, tag="beacon"):
     """A sign that the broadcast arrives; the parameters of ``step`` went before it over the same socket, unless -1."""
 
@@ -202,18 +235,25 @@ class Beat(Verdict, frozen=True, kw_only=True, tag="beat"):
     arrived: list[int]
 
 
+class Again(FromMaster, frozen=True, kw_only=True, tag="again"):
+    """No: the answer to the open step that went before the query is lost. Whoever has sent it again may ignore this."""
+
+    step: _Natural
+    sending: _Natural
+
+
 class Refused(FromMaster, frozen=True, kw_only=True, tag="refused"):
-    """A gradient was not taken and must not be sent again."""
+    """A gradient was not taken. Unless beats list it as arrived, it may be asked after and sent again, a few times."""
 
     step: int
-    reason: str
+    reason: _Words
 
 
 class Bye(FromMaster, frozen=True, kw_only=True, tag="bye"):
     """The run is over."""
 
-    exit: int
-    reason: str
+    exit: Annotated[int, Meta(ge=0, le=255)]
+    reason: _Words
 
 
 class Metrics(FromMaster, frozen=True, kw_only=True, tag="metrics"):
@@ -224,11 +264,12 @@ class Metrics(FromMaster, frozen=True, kw_only=True, tag="metrics"):
     loss: float | None
     ready: list[int]
     late_fraction: float
+    refused: int
 
 
 Message = TypeVar("Message", bound=Header)
-ToMaster = Hello | Prepared | Heartbeat | Leaving | Gradient | Pull
-ToWorker = Welcome | Rejected | Beacon | Params | Beat | Refused | Bye
+ToMaster = Hello | Prepared | Heartbeat | Leaving | Gradient | Pull | Query
+ToWorker = Welcome | Rejected | Beacon | Params | Beat | Again | Refused | Bye
 _TO_MASTER = msgspec.msgpack.Decoder(ToMaster)
 _TO_WORKER = msgspec.msgpack.Decoder(ToWorker)
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=float)  # of NumPy's numbers, X13
@@ -236,7 +277,10 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=float)  # of NumPy's numbers, X13
 
 def pack(message: Header) -> bytes:
     """The header frame of a message."""
-    return _ENCODER.encode(msgspec.structs.replace(message, v=PROTOCOL))
+    changes: dict[str, Any] = {"v": PROTOCOL}
+    if isinstance(message, Rejected | Leaving | Refused | Bye):
+        changes["reason"] = message.reason[:WORDS_AT_MOST]
+    return _ENCODER.encode(msgspec.structs.replace(message, **changes))
 
 
 class OtherVersion(WireError):

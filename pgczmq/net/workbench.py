@@ -1,7 +1,8 @@
 """A worker at work: carries out what the pipeline asks for, and sees to it that answers arrive.
 
 Compute runs on one thread beside the loop. The newest parameters replace older ones that were not begun; the
-last answer is kept until its step closes and is sent again when the master does not list it.
+last answer is kept until its step closes. When the master does not list it, it is asked; when it says that it lacks it,
+the answer is sent again.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import zmq
 import zmq.asyncio
@@ -20,12 +21,15 @@ from pgczmq.core.pipeline import Pipeline
 from pgczmq.net import wire
 from pgczmq.net.beside import Beside
 from pgczmq.net.compute import WorkerCompute
+from pgczmq.net.conditions import Conditions, Sending
 from pgczmq.net.payload import Lease, Sealed
 from pgczmq.net.ways import Ends
 
 log = logging.getLogger("pgczmq.worker")
 
-BEATS_BEFORE_RESEND = 2
+BEATS_BEFORE_QUERY = 2
+SENDINGS_AT_MOST = 3
+"""Of an answer that the master refuses each time."""
 BEATS_BETWEEN_PULLS = 30
 """A pulled copy of the parameters may be long on its way."""
 
@@ -41,19 +45,28 @@ class Prepared:
         compute: evaluates gradients.
         pipeline: decides.
         heartbeat: seconds between signs of life.
+        conditions: that it works under.
     """
 
     compute: WorkerCompute
     pipeline: Pipeline
     heartbeat: float
+    conditions: Conditions = field(default_factory=Conditions)
 
 
 @dataclass
 class _Sent:
-    """The last answer, kept to be sent again."""
+    """The last answer, kept to be sent again.
+
+    Args:
+        sending: how many times it has been sent.
+        has_left: whether it, or the last query about it, has left this process.
+        beats: that have come since then and did not list it.
+    """
 
     step: int
     frames: Sequence[Any]
+    sending: int
     has_left: Callable[[], bool]
     beats: int = 0
 
@@ -112,6 +125,7 @@ class Workbench:
     ) -> None:
         self._compute: WorkerCompute = prepared.compute
         self._pipeline: Pipeline = prepared.pipeline
+        self._conditions = prepared.conditions
         self._mine = mine
         self._ends = ends
         self._gradients = gradients
@@ -155,12 +169,12 @@ class Workbench:
         self._feed(pipeline.Published(message.step, message.batch_fraction), at)
 
     def take_beat(self, beat: wire.Beat) -> None:
-        """The master says which step is open and whose answers are in: pull or send again what was lost."""
+        """The master says which step is open and whose answers are in: pull what was lost, ask after what may be."""
         self._feed(pipeline.Opened(beat.open_step), time.monotonic())
         self._beats_waited += 1
         if self._pipeline.is_behind and self._beats_waited > BEATS_BETWEEN_PULLS:
             self._pull(beat.open_step)
-        self._send_again_if_lost(beat)
+        self._ask_if_unlisted(beat)
 
     def take_beacon(self, step: int) -> None:
         """The parameters of a step went before this over the same socket: if they have not come, they are lost."""
@@ -174,13 +188,24 @@ class Workbench:
         self._send([wire.pack(wire.Pull(**self._mine))])
 
     def take_refusal(self, message: wire.Refused) -> None:
-        """The master did not take an answer: it is not sent again."""
+        """The master did not take an answer: spoiled on its way, or, when that happens too often, wrong in itself."""
         log.warning("the master refused the answer to step %d: %s", message.step, message.reason)
-        if self._sent is not None and self._sent.step == message.step:
+        sent = self._sent
+        if sent is not None and sent.step == message.step and sent.sending >= SENDINGS_AT_MOST:
             self._sent = None
 
-    def _send_again_if_lost(self, beat: wire.Beat) -> None:
-        """An answer that has left this process and is still not listed two beats later was lost on the way."""
+    def take_again(self, message: wire.Again) -> None:
+        """The master lacks an answer; unless that was about an earlier sending of it, this one is lost."""
+        sent = self._sent
+        if sent is not None and (sent.step, sent.sending) == (message.step, message.sending):
+            log.info("sending the answer to step %d again", sent.step)
+            self._send_answer(sent.step, sent.frames, sent.sending + 1)
+
+    def _ask_if_unlisted(self, beat: wire.Beat) -> None:
+        """An answer that has left this process and is not listed two beats later is lost, or still on its way.
+
+        A slow link keeps many megabytes for that long, so it is asked for behind the answer before it is sent again.
+        """
         sent = self._sent
         if sent is not None and sent.step < beat.open_step:
             self._sent = None
@@ -188,22 +213,31 @@ class Workbench:
             return
         if sent.has_left():
             sent.beats += 1
-        if sent.beats >= BEATS_BEFORE_RESEND:
-            log.info("sending the answer to step %d again", sent.step)
-            self._send_answer(sent.step, sent.frames)
+        if sent.beats >= BEATS_BEFORE_QUERY:
+            query = wire.Query(step=sent.step, sending=sent.sending, **self._mine)
+            sent.has_left, sent.beats = self._tracked([wire.pack(query)]), 0
 
-    def _send_answer(self, step: int, frames: Sequence[Any]) -> None:
+    def _send_answer(self, step: int, frames: Sequence[Any], sending: int = 1) -> None:
+        self._sent = _Sent(step, frames, sending, self._tracked(frames))
+
+    def _tracked(self, frames: Sequence[Any]) -> Callable[[], bool]:
+        """Send; returns what tells whether it has left this process."""
         sending = self._send(frames)
-        self._sent = _Sent(step, frames, lambda: sending.done() and sending.result().done)
+        return lambda: sending.done() and sending.result().done
 
-    def _send(self, frames: Sequence[Any]) -> asyncio.Future[zmq.MessageTracker]:
+    def _send(self, frames: Sequence[Any]) -> Sending:
         """Send now, or as soon as the master can be reached."""
-        sending = cast(
-            "asyncio.Future[zmq.MessageTracker]", self._gradients.send_multipart(frames, copy=False, track=True)
-        )
+        sending = self._conditions.send(self._gradients, frames)
         if not sending.done():
             self._start(_wait(sending))
         return sending
+
+    def close(self) -> None:
+        """Nothing is read any more: for the compute thread, behind the last call there, when nothing else will come."""
+        for params in (self._newest, self._in_hand):
+            if params is not None:
+                params.lease.release()
+        self._newest = self._in_hand = None
 
     # ------------------------------------------------------------ what the pipeline wants
 
@@ -300,6 +334,7 @@ class Workbench:
             room, _ = self._ends.size.split(self._ends.outgoing.room())
             if upcoming is not None:
                 compute.prefetch(upcoming.step, upcoming.place, upcoming.batch_fraction)
+            self._conditions.begins(command.step)
             loss = compute.evaluate(command.step, command.place, command.batch_fraction, room)
         except Exception:
             if lease.holds():
@@ -323,7 +358,9 @@ class Workbench:
 
     def _encode(self, step: int) -> tuple[float, Sealed]:
         """On the compute thread."""
-        norm = self._compute.encode(*self._ends.size.split(self._ends.outgoing.room()))
+        vector, buffers = self._ends.size.split(self._ends.outgoing.room())
+        norm = self._compute.encode(vector, buffers)
+        self._conditions.encoded(step, vector)
         return norm, self._ends.outgoing.seal(step)
 
     def _header(
@@ -367,5 +404,5 @@ class Workbench:
         }
 
 
-async def _wait(sending: asyncio.Future[zmq.MessageTracker]) -> None:
+async def _wait(sending: Sending) -> None:
     await sending

@@ -8,7 +8,8 @@ Source: schemes.md section 7; the asynchronous baseline of adaptive-k.
 """
 
 from pgczmq.core.divergence import DIVERGED_FACTOR, LOSS_WINDOW, Losses
-from pgczmq.core.policies import Plan
+from pgczmq.core.policies import Plan, PolicyState
+from pgczmq.core.progress import Progress
 from pgczmq.runlog import EvalRecord, EventRecord, Record, Sink, StepRecord
 from pgczmq.sim.training import Training
 from pgczmq.sim.virtual import ARRIVES, Agenda, Aside, Durations, Ending
@@ -137,9 +138,9 @@ class Asynchronous:
             self._sink(EvalRecord(self._updates, self._agenda.now, loss, metric, seconds=0.0))
 
     def _save(self) -> None:
-        name = self._aside.checkpoint(self._updates)
-        if name:
-            self._sink(EventRecord(self._agenda.now, "checkpoint", f"saved {name}", step=self._updates))
+        said = self._aside.checkpoint(Progress(self._updates, PolicyState(Plan(1)), self._losses))
+        if said:
+            self._sink(EventRecord(self._agenda.now, "checkpoint", said, step=self._updates))
 
 
 def _nobody(record: Record) -> None:

@@ -22,7 +22,7 @@ class Simulation:
     """One run.
 
     Args:
-        engine: decides; its clock begins at 0.
+        engine: decides; its clock begins at ``started_at``.
         scheme: the engine's.
         durations: how long everything takes.
         training: computes.
@@ -30,6 +30,8 @@ class Simulation:
         sink: takes the records; None when nobody wants any.
         failures: who is gone when; those of one worker do not overlap.
         hire: makes the workers; None for those that do what the scheme says, in ``durations``.
+        started_at: when the workers come, seconds: later than 0 when a run goes on.
+        forget_at: the step at whose publication all workers lose what they retain; of a run in lockstep.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Simulation:
         sink: Sink | None = None,
         failures: Iterable[Failure] = (),
         hire: Hire | None = None,
+        started_at: float = 0.0,
+        forget_at: int | None = None,
     ) -> None:
         self._engine = engine
         self._scheme = scheme
@@ -50,7 +54,8 @@ class Simulation:
         self._training = training
         self._aside = aside or Aside()
         self._sink = sink
-        self._agenda = Agenda()
+        self._agenda = Agenda(started_at)
+        self._forget_at = forget_at
         self._arriving: deque[Message] = deque()  # those that come at this very moment
         deliver = self._arriving.append
         self._crew: Workers = (
@@ -61,12 +66,15 @@ class Simulation:
         self._caused: deque[events.Event] = deque()
         self._incoming: Any = None
         self._held: dict[int, Any] = {}
-        self._published_at: list[float] = []
+        self._published_at: dict[int, float] = {}  # by step
+        self._begins_at = engine.progress
+        self._opened_at = started_at - self._begins_at.lasted  # step 0 was published, or would have been
+        self._stopped = ""
         self._deadline = engine.deadline
         self._finish: events.Finish | None = None
-        self._steps = 0
-        self._loss: float | None = None
-        self._applied_at = 0.0
+        self._steps = self._begins_at.steps
+        self._loss = self._begins_at.loss
+        self._applied_at = started_at
         self._plan(failures)
 
     def run(self) -> Ending:
@@ -74,7 +82,9 @@ class Simulation:
         agenda, arriving = self._agenda, self._arriving
         while self._finish is None:
             next_at = agenda.next_at
-            if arriving and next_at >= agenda.now:
+            if self._stopped:
+                self._interrupt()
+            elif arriving and next_at >= agenda.now:
                 self._arrive(arriving.popleft())
             elif next_at > self._deadline:
                 self._pass_deadline()
@@ -85,32 +95,43 @@ class Simulation:
             reason=self._finish.reason,
             diverged=self._finish.diverged,
             steps=self._steps,
-            seconds=self._applied_at - self._published_at[0] if self._published_at else 0.0,
+            seconds=self._applied_at - self._opened_at if self._steps else 0.0,
             loss=self._loss,
             late_fraction=self._engine.late_fraction,
         )
 
+    def stop(self, reason: str) -> None:
+        """End the run at the last applied step; may be called by a signal's handler."""
+        self._stopped = reason
+
+    def _interrupt(self) -> None:
+        reason, self._stopped = self._stopped, ""
+        self._feed(events.Stop(reason, self._agenda.now))
+
     def _pass_deadline(self) -> None:
-        """Nothing happened for so long that the engine has to know what time it is; nobody was silent meanwhile."""
+        """The engine has to know what time it is; nobody was silent meanwhile."""
         at = self._agenda.now = self._deadline * (1 + 1e-9) + 1e-9
         for worker, incarnation in self._crew.incarnations:
             self._feed(events.Heard(worker, incarnation, at))
         self._deadline = float("inf")
         self._feed(events.Tick(at))
-        if self._finish is None and self._engine.phase != "open":
-            raise AssertionError("the deadline is over, but the run neither ended nor began")
+        if self._finish is None and self._engine.phase != "applying":
+            self._deadline = self._engine.deadline
+            if self._deadline <= at:
+                raise AssertionError("the deadline is over, but nothing came of it")
 
     # ------------------------------------------------------------ who is there
 
     def _plan(self, failures: Iterable[Failure]) -> None:
-        """Everybody is there when the run begins, except those who fail at 0."""
-        failures = list(failures)
-        late = {failure.worker for failure in failures if failure.down_at <= 0}
+        """Everybody is there when the run begins, except those who fail at that time."""
+        now = self._agenda.now
+        failures = [failure for failure in failures if failure.back_at is None or failure.back_at > now]
+        late = {failure.worker for failure in failures if failure.down_at <= now}
         for worker in range(self._scheme.workers):
             if worker not in late:
-                self._agenda.add(0.0, COMES_OR_GOES, self._come, worker)
+                self._agenda.add(now, COMES_OR_GOES, self._come, worker)
         for failure in failures:
-            if failure.down_at > 0:
+            if failure.down_at > now:
                 self._agenda.add(failure.down_at, COMES_OR_GOES, self._go, failure.worker)
             if failure.back_at is not None:
                 self._agenda.add(failure.back_at, COMES_OR_GOES, self._come, failure.worker)
@@ -173,7 +194,11 @@ class Simulation:
 
     def _publish(self, command: events.Publish) -> None:
         self._training.publish(command.step, self._crew.oldest_in_hand(command.step))
-        self._published_at.append(self._agenda.now)
+        if not self._published_at:
+            self._opened_at = self._agenda.now - self._begins_at.lasted
+        self._published_at[command.step] = self._agenda.now
+        if command.step == self._forget_at:
+            self._crew.forget()
         self._deadline = self._engine.deadline
         self._crew.publish(command.step, command.batch_fraction)
 
@@ -223,12 +248,13 @@ class Simulation:
             self._sink(EvalRecord(command.step, self._agenda.now, loss, metric, seconds=0.0))
 
     def _save(self, command: events.Checkpoint) -> None:
-        name = self._aside.checkpoint(command.step)
-        if name:
-            self._record("checkpoint", f"saved {name}", step=command.step)
+        said = self._aside.checkpoint(self._engine.progress)
+        if said:
+            self._record("checkpoint", said, step=command.step)
 
     def _note(self, command: events.Note) -> None:
-        self._record(command.kind, command.text, command.worker, command.step)
+        if self._sink is not None:
+            self._sink(EventRecord(self._agenda.now, **vars(command)))
 
     def _admit(self, command: events.Admit) -> None:
         self._record("joined", f"worker {command.worker} joined", command.worker)

@@ -91,6 +91,10 @@ class Workers(Protocol):
         """The earliest step that somebody is working on."""
         ...
 
+    def forget(self) -> None:
+        """All of them, idle at the moment, lose what they retain."""
+        ...
+
 
 class Crew:
     """All workers there are at the moment.
@@ -181,6 +185,12 @@ class Crew:
         """The earliest step that somebody is working on."""
         in_hand = [life.pipeline.step for life in self._lives.values() if not life.pipeline.idle]
         return min(in_hand, default=otherwise)
+
+    def forget(self) -> None:
+        """All of them, idle at the moment, lose what they retain."""
+        for life in self._lives.values():
+            life.pipeline.forget()
+            self._training.forget(life.worker)
 
     def _tell(self, life: Life, event: WorkerEvent) -> None:
         """Something ended for a worker that may be gone by now."""

@@ -70,6 +70,9 @@ class Playback:
         """Nobody works."""
         return otherwise
 
+    def forget(self) -> None:
+        """Nobody retains anything."""
+
     def _arrive(self, answer: LatencyRecord) -> None:
         life, at = self._lives[answer.worker], self._agenda.now
         event = Arrived(answer.worker, life.incarnation, answer.step, (), (), 0.0, at)

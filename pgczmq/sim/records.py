@@ -32,7 +32,7 @@ class BatchLog:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Write what is left."""
-        self._write()
+        self.flush()
 
     def record(self, record: Record) -> None:
         """Take a record; kinds without a file are left out."""
@@ -41,9 +41,10 @@ class BatchLog:
             self._lines[name].append(to_json(record))
             self._count += 1
             if self._count >= TOGETHER:
-                self._write()
+                self.flush()
 
-    def _write(self) -> None:
+    def flush(self) -> None:
+        """Write everything recorded so far."""
         for name, lines in self._lines.items():
             self._append(name, "".join([line + "\n" for line in lines]))
         self._lines.clear()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgczmq.core.pipeline import DelaySeconds
+from pgczmq.core.progress import Progress
 
 COMES_OR_GOES, UPDATES, WORKS, ARRIVES = range(4)
 """Priorities: of events at the same time, workers come and go first, then an update is done, then evaluations and
@@ -43,11 +44,11 @@ class Aside:
 
     Args:
         evaluate: loss and metric on the held-out data with the present parameters; None without such data.
-        checkpoint: save the run after so many updates; returns the name for the record, empty for none.
+        checkpoint: save the run as far as it is; returns what the record says of it, empty for none.
     """
 
     evaluate: Callable[[], tuple[float, float | None]] | None = None
-    checkpoint: Callable[[int], str] = lambda step: ""
+    checkpoint: Callable[[Progress], str] = lambda progress: ""
 
 
 @dataclass(frozen=True)

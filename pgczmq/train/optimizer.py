@@ -203,20 +203,19 @@ class Learner:
         about = {"name": self._config.name, "state": state, "observed": self._observer.state()}
         return CheckpointState(self._flat.state_dict(), about)
 
-    def save(self, directory: Path) -> None:
-        """Write a checkpoint's files into this directory, which is made whole or not at all."""
-        checkpoint.write_directory(directory, self.checkpoint_state(), state={})
+    def write_files(self, directory: Path, state: CheckpointState) -> None:
+        """Write what ``checkpoint_state`` gave into a directory that exists."""
+        checkpoint.write_files(directory, state)
 
     def restore(self, directory: Path) -> None:
-        """Take up parameters, buffers and optimizer from a checkpoint, to the same bits.
+        """Take up parameters, buffers and optimizer from a checkpoint's files, which are whole, to the same bits.
 
         Learning rate, momentum and weight decay are those of the present configuration.
 
         Raises:
-            PgcError: a file is damaged.
             ConfigError: it is of another model or another optimizer.
         """
-        saved = checkpoint.read(directory)
+        saved = checkpoint.read_files(directory)
         name = saved.optimizer["name"]
         if name != self._config.name:
             raise ConfigError(

@@ -44,6 +44,7 @@ def _facts(explanation: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("a step closes", _closing(explanation)),
         ("code", explanation["code"] + ("" if alpha is None else f", largest |alpha| {words.number(alpha)}")),
         ("ignored", ", ".join(explanation["ignored"]) or "nothing"),
+        *[("fault", text) for text in explanation["faults"]],
     ]
     return facts + (_arrival_facts(explanation) if "usable" in explanation else [])
 

@@ -182,7 +182,7 @@ class RunView:
             self.events.append(record)
         if record.kind in {"waiting", "stall"} and record.worker is None:
             self.waiting = record.text
-        elif record.kind == "resumed":
+        elif record.kind == "enough":
             self.waiting = ""
         elif record.kind == "starting":
             self.starting = record.text

@@ -44,3 +44,13 @@ def test_what_a_helper_needed_on_disk_is_removed(tmp_path: Path) -> None:
     )
     assert (left.returncode, left.stderr) == (75, "")
     assert list(there.iterdir()) == []
+
+
+@pytest.mark.parametrize(("soft", "hard", "then"), [(256, 4096, 4096), (4096, 4096, 4096)])
+def test_a_master_may_have_as_many_files_open_as_it_is_let(soft: int, hard: int, then: int) -> None:
+    script = (
+        "import resource; from pgczmq.app import processes; what = resource.RLIMIT_NOFILE; "
+        f"resource.setrlimit(what, ({soft}, {hard})); processes.open_many_files(); print(*resource.getrlimit(what))"
+    )
+    said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert said.split() == [str(then), str(hard)]

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from pgczmq.bench.hosts import guard
-from pgczmq.bench.hosts.lab import Counters, Lab
+from pgczmq.bench.hosts.lab import Counters, Direction, Lab
 from pgczmq.bench.hosts.link import HEADER_BYTES, Phase, Sample, Transfers, Watch, transfers
 from pgczmq.bench.hosts.measure import Row, line_of, measure
 from pgczmq.bench.transport.work import Work
@@ -49,6 +49,25 @@ try:
     socket.create_connection((sys.argv[1], 9000), timeout=float(sys.argv[2]))
 except OSError as error:
     print(type(error).__name__)
+"""
+FIRST_HEARD = """
+import select, socket
+server = socket.create_server(("0.0.0.0", 9000))
+print("open", flush=True)
+streams = {server.accept()[0]: "first"}
+streams[server.accept()[0]] = "second"
+ready, _, _ = select.select(list(streams), [], [])
+print(*[streams[one] for one in ready], flush=True)
+"""
+TWICE = """
+import socket, sys
+first = socket.create_connection((sys.argv[1], 9000))
+print("connected", flush=True)
+sys.stdin.readline()
+first.sendall(b"1")
+second = socket.create_connection((sys.argv[1], 9000))
+second.sendall(b"2")
+sys.stdin.readline()
 """
 OWNER = """
 import sys, time
@@ -115,6 +134,56 @@ class TestLab:
             assert said(start(lab, "here", KNOCK, lab.address("there"), "0.3")) == "TimeoutError"
             lab.mend("there")
             assert said(start(lab, "here", KNOCK, lab.address("there"), "60")) == "ConnectionRefusedError"
+
+    @pytest.mark.parametrize("cut", ["to", "from"])
+    def test_what_is_lost_in_one_direction_only(self, cut: Direction) -> None:
+        other: Direction = "from" if cut == "to" else "to"
+        with Lab(["here", "there"], RATE) as lab:
+            assert said(start(lab, "here", KNOCK, lab.address("there"), "60")) == "ConnectionRefusedError"
+            lab.cut("there", [cut])
+            assert said(start(lab, "here", KNOCK, lab.address("there"), "0.3")) == "TimeoutError"
+            received = lab.counters("there").received_packets
+            said(start(lab, "here", KNOCK, lab.address("there"), "0.3"))
+            assert (lab.counters("there").received_packets == received) == (cut == "to")
+            lab.cut("there", [other])
+            lab.cut("there", [other])
+            lab.mend("there")
+            assert said(start(lab, "here", KNOCK, lab.address("there"), "60")) == "ConnectionRefusedError"
+
+    def test_a_connection_that_is_lost_while_a_later_one_is_sound(self) -> None:
+        with Lab(["here", "there"], RATE) as lab:
+            server = start(lab, "there", FIRST_HEARD)
+            said(server)
+            client = lab.popen(
+                "here",
+                [sys.executable, "-c", TWICE, lab.address("there")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            assert said(client) == "connected"
+            lab.lose_connections("here", 9000)
+            assert client.stdin is not None
+            client.stdin.write(b"go on\n")
+            client.stdin.flush()
+            assert said(server) == "second"
+
+    def test_an_address_that_goes_and_comes_back(self) -> None:
+        with Lab(["here", "there"], RATE) as lab:
+            lab.take_address("there")
+            assert said(start(lab, "here", KNOCK, lab.address("there"), "0.3")) in {"TimeoutError", "OSError"}
+            lab.give_address("there")
+            assert said(start(lab, "here", KNOCK, lab.address("there"), "60")) == "ConnectionRefusedError"
+
+    def test_a_link_can_be_made_slower_also_while_it_is_cut(self) -> None:
+        with Lab(["here", "there"], RATE) as lab:
+            lab.cut("there")
+            lab.limit("there", 8e6)
+            lab.mend("there")
+            assert said(start(lab, "here", KNOCK, lab.address("there"), "60")) == "ConnectionRefusedError"
+            shown = subprocess.run(
+                lab.command("there", ["tc", "qdisc", "show"]), capture_output=True, text=True, check=True
+            )
+            assert "rate 8Mbit" in shown.stdout
 
     def test_two_labs_use_the_same_addresses_and_do_not_meet(self) -> None:
         with Lab(["a"], RATE) as one, Lab(["a"], RATE) as other:

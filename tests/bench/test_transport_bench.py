@@ -18,7 +18,7 @@ from pgczmq.bench.transport.race import CONTENDERS, OWN, Race, Row, entrants
 from pgczmq.bench.transport.turn import Took
 from pgczmq.bench.transport.vectors import EMPTY, VectorMaster, VectorWorker
 from pgczmq.bench.transport.work import BLOCK, FloatArray, Work
-from pgczmq.cli import bench as command
+from pgczmq.cli import races as command
 from pgczmq.errors import ConfigError, PgcError
 from pgczmq.net.memory import why_not_here
 from pgczmq.train import half

@@ -118,7 +118,7 @@ def test_a_worker_without_a_master_gives_up_with_its_own_exit_code(tmp_path: Pat
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    done = pgc("--master", f"tcp://127.0.0.1:{port}", "--patience", "1", cwd=tmp_path, program="pgc-worker")
+    done = pgc("--master", f"tcp://127.0.0.1:{port}", "--master-timeout", "1", cwd=tmp_path, program="pgc-worker")
     assert done.returncode == 73
     assert "has not answered" in done.stderr and "Traceback" not in done.stderr
 
@@ -147,7 +147,7 @@ def test_a_master_and_a_worker_over_the_command_line_and_an_interrupt(number: si
             _wait_for(lambda: (tmp_path / "runs/run/steps.jsonl").stat().st_size // 5000)
             master.send_signal(number)
             assert master.wait(timeout=30) == 75
-            assert [worker.wait(timeout=30) for worker in workers] == [0, 0]
+            assert [worker.wait(timeout=30) for worker in workers] == [75, 75]
         finally:
             master.kill()
             master.wait()

@@ -94,8 +94,8 @@ class Run:
     def left(self, worker: int, at: float = 1.0, life: str = "a", reason: str = "said goodbye") -> list[Command]:
         return self.engine.handle(Left(worker, life, reason, at))
 
-    def tick(self, at: float) -> list[Command]:
-        return self.engine.handle(Tick(at))
+    def tick(self, at: float, deaf: float = 0.0) -> list[Command]:
+        return self.engine.handle(Tick(at, deaf))
 
     def step(self, step: int, workers: tuple[int, ...], loss: float = 2.0) -> list[Command]:
         """These workers answer, the step is applied; what that causes."""
@@ -115,6 +115,10 @@ def notes(commands: list[Command]) -> list[str]:
 
 def without_notes(commands: list[Command]) -> list[Command]:
     return [command for command in commands if not isinstance(command, Note)]
+
+
+def back(worker: int, seconds: float) -> Note:
+    return Note("ready", f"worker {worker} is back after {seconds:.1f} s", worker=worker, seconds=seconds)
 
 
 def publish(step: int, k: int = 3, outcome: Outcome | None = None) -> Publish:
@@ -148,7 +152,7 @@ def test_a_worker_that_was_silent_and_comes_back_while_starting_starts_the_run()
     assert notes(run.tick(7.0)) == ["left"]
     run.join(1, at=7.0)
     said = run.heard(0, 8.0)
-    assert said == [Note("ready", "worker 0 is back", worker=0), publish(0, k=2)]
+    assert said == [back(0, 1.0), publish(0, k=2)]
 
 
 def test_a_worker_silent_before_it_was_ready_is_not_counted_on_by_a_sign_of_life() -> None:
@@ -423,9 +427,9 @@ def test_the_loss_of_too_many_is_said_once_with_names_and_so_is_their_return() -
     assert run.tick(1.5) == []
     said = run.join(1, at=2.0, life="b")
     assert said == [
-        Note("ready", "worker 1 is ready", worker=1),
+        back(1, 1.0),
         Send(1, 0),
-        Note("resumed", "enough workers again", step=0),
+        Note("enough", "enough workers again", step=0),
     ]
 
 
@@ -528,7 +532,7 @@ def test_nobody_expires_because_the_master_itself_was_asleep() -> None:
     run = Run(heartbeat=2.0)
     run.start()
     run.tick(1.0)
-    assert run.tick(500.0) == []
+    assert run.tick(500.0, deaf=499.0) == []
     assert run.tick(501.0) == []
     for worker in (0, 1, 2):
         run.heard(worker, 505.0)
@@ -536,12 +540,31 @@ def test_nobody_expires_because_the_master_itself_was_asleep() -> None:
     assert notes(run.tick(505.5)) == ["left"]
 
 
+def test_a_step_has_all_its_time_although_the_master_was_asleep() -> None:
+    run = Run(heartbeat=2.0, step_timeout=10.0)
+    run.start()
+    run.tick(1.0)
+    assert run.tick(500.0, deaf=498.5) == []
+    assert run.engine.deadline == 508.5
+    for worker in range(4):
+        run.heard(worker, 508.0)
+    assert run.tick(508.4) == []
+    assert run.tick(508.6)[-1].exit_code == 74  # type: ignore[union-attr]
+
+
+def test_a_run_has_all_its_time_to_start_although_the_master_was_asleep() -> None:
+    run = Run(heartbeat=2.0, start_timeout=10.0)
+    run.join(0)
+    assert notes(run.tick(500.0, deaf=499.0)) == ["starting"]
+    assert run.engine.deadline == 509.0
+
+
 def test_a_sign_of_life_read_after_the_masters_sleep_grants_no_extra_time() -> None:
     run = Run(heartbeat=2.0)
     run.start()
     run.tick(1.0)
     run.heard(3, 500.0)
-    run.tick(500.0)
+    run.tick(500.0, deaf=498.5)
     for at in range(501, 507):
         for worker in (0, 1, 2):
             run.heard(worker, at)
@@ -558,7 +581,7 @@ def test_a_gone_worker_heard_again_was_only_slow_and_is_sent_the_open_step() -> 
         run.heard(worker, 6.0)
     run.tick(6.5)
     run.step(0, (0, 1, 2))
-    assert run.heard(3, 7.0) == [Note("ready", "worker 3 is back", worker=3), Send(3, 1)]
+    assert run.heard(3, 7.0) == [back(3, 0.5), Send(3, 1)]
     assert run.heard(3, 7.5) == []
 
 
@@ -580,7 +603,7 @@ def test_the_answer_of_a_gone_worker_to_the_open_step_counts_and_nothing_is_sent
     for worker in (0, 1, 2):
         run.heard(worker, 6.0)
     run.tick(6.5)
-    assert run.arrive(3, 0, 7.0) == [Note("ready", "worker 3 is back", worker=3), Use(0, 3, fold=True)]
+    assert run.arrive(3, 0, 7.0) == [back(3, 0.5), Use(0, 3, fold=True)]
 
 
 # ---------------------------------------------------------------- wrong numbers
@@ -754,7 +777,7 @@ def test_a_worker_that_rejoins_is_sent_the_open_step_and_its_old_life_is_refused
     run = Run()
     run.start()
     run.left(2)
-    assert run.join(2, at=2.0, life="b") == [Note("ready", "worker 2 is ready", worker=2), Send(2, 0)]
+    assert run.join(2, at=2.0, life="b") == [back(2, 1.0), Send(2, 0)]
     assert isinstance(run.arrive(2, 0, life="a")[0], Refuse)
     assert run.arrive(2, 0, life="b") == [Use(0, 2, fold=True)]
 

@@ -138,8 +138,8 @@ def test_getting_ready_twice_or_as_a_stranger_changes_nothing() -> None:
 def test_what_is_still_on_its_way_does_not_bring_back_a_worker_that_said_goodbye() -> None:
     members = Members(3, 1.0)
     members.join(Joined(1, "life", 0.0))
-    members.make_ready(1, "life")
-    members.leave(1, "life", "left: SIGTERM", state="left")
+    members.make_ready(1, "life", 0.1)
+    members.leave(1, "life", "left: SIGTERM", 0.4, state="left")
     assert members.hear(1, "life", 0.5) == (False, [])
     assert 1 not in members.ready
     assert members.join(Joined(1, "next", 1.0)) == [Admit(1, "next")]

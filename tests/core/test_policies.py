@@ -220,7 +220,7 @@ def test_the_engine_publishes_what_the_policy_plans_and_closes_at_it() -> None:
     assert [(one.k, one.batch_fraction) for one in run.published] == expected
     assert [(one.k, one.batch_fraction) for one in closed] == expected[:8]
     assert [len(one.arrived) for one in closed] == [1, 1, 1, 2, 2, 2, 4, 4]
-    assert run.engine.policy_state.plan == Plan(4, 1.0)
+    assert run.engine.progress.policy.plan == Plan(4, 1.0)
 
 
 def test_replaying_the_records_gives_the_same_plan_at_every_step() -> None:

@@ -19,11 +19,14 @@ from numpy_task import NumpyMaster, NumpyWorker
 from pgczmq.core import schemes
 from pgczmq.core.delays import DelayModel, NoDelay
 from pgczmq.core.engine import Engine, Rules
+from pgczmq.core.faults import FaultPlan
 from pgczmq.core.pipeline import Pipeline
 from pgczmq.core.schemes import Scheme, Settings
 from pgczmq.net import memory, wire
 from pgczmq.net.compute import Aside, Snapshot
+from pgczmq.net.conditions import Conditions
 from pgczmq.net.exchange import Exchange
+from pgczmq.net.faulty import conditions_of
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.master import Ending, Master
 from pgczmq.net.sockets import Sockets, endpoint
@@ -50,6 +53,9 @@ class Cluster:
     delay: DelayModel = field(default_factory=NoDelay)
     payload: str = "tcp"
     wire_dtype: str = "float32"
+    faults: FaultPlan = field(default_factory=lambda: FaultPlan(0))
+    conditions: dict[int, Conditions] = field(default_factory=dict)
+    incarnation: str = MASTER
     records: list[Record] = field(default_factory=list)
     evaluated: list[int] = field(default_factory=list)
     saved: list[int] = field(default_factory=list)
@@ -68,13 +74,13 @@ class Cluster:
             bind=bind,
             port=port,
             run=RUN,
-            master=MASTER,
+            master=self.incarnation,
             config="",
             assignments=assignments,
             exchange=exchange,
         )
         engine = Engine(self.scheme, self.rules, self.delay.seconds, 0.0)
-        aside = Aside(self._evaluate, lambda step: step, self._save)
+        aside = Aside(self._evaluate, lambda: None, lambda progress, _: f"saved {self._save(progress.steps)}")
         self.master = Master(
             engine,
             self.hub,
@@ -107,7 +113,7 @@ class Cluster:
             port=self.hub.ports.control,
             number=number,
             prepare=lambda welcome: self.prepared(welcome, seconds, make),
-            patience=20.0,
+            master_timeout=20.0,
         )
 
     def prepared(self, welcome: wire.Welcome, seconds: float = 0.0, make: type[NumpyWorker] = NumpyWorker) -> Prepared:
@@ -120,7 +126,8 @@ class Cluster:
             delay=NoDelay().seconds if self.rules.deterministic else self.delay.seconds,
         )
         compute = make(self.size, welcome.held, welcome.coefficients, seconds)
-        return Prepared(compute, pipeline, self.rules.heartbeat)
+        conditions = self.conditions.setdefault(welcome.worker, conditions_of(self.faults, welcome.worker))
+        return Prepared(compute, pipeline, self.rules.heartbeat, conditions)
 
     # ------------------------------------------------------------ what happened
 
@@ -274,7 +281,7 @@ class Stranger:
 
     @property
     def mine(self) -> dict[str, Any]:
-        return {"run": RUN, "master": MASTER, "worker": self.worker, "incarnation": self.incarnation}
+        return {"run": RUN, "master": self.cluster.incarnation, "worker": self.worker, "incarnation": self.incarnation}
 
     def hello(self, **changes: Any) -> wire.Hello:
         told = {"worker": self.worker, "incarnation": self.incarnation, "package": "0", "host": "elsewhere", "pid": 1}

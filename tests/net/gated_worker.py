@@ -67,7 +67,7 @@ def prepare(welcome: wire.Welcome) -> Prepared:
 
 async def main(port: int, number: int) -> None:
     with Sockets() as sockets:
-        await Worker(sockets, host="127.0.0.1", port=port, number=number, prepare=prepare, patience=600.0).run()
+        await Worker(sockets, host="127.0.0.1", port=port, number=number, prepare=prepare, master_timeout=600.0).run()
 
 
 if __name__ == "__main__":

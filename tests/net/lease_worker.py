@@ -71,7 +71,9 @@ async def main(port: int, number: int, pauses_at: int) -> None:
         return Prepared(compute, pipeline, HEARTBEAT)
 
     with Sockets() as sockets:
-        bye = await Worker(sockets, host="127.0.0.1", port=port, number=number, prepare=prepare, patience=60.0).run()
+        bye = await Worker(
+            sockets, host="127.0.0.1", port=port, number=number, prepare=prepare, master_timeout=60.0
+        ).run()
     say("bye", bye.exit)
 
 

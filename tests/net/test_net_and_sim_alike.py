@@ -86,7 +86,7 @@ class Script:
             match message:
                 case wire.Hello():
                     self.hub.note_hello(peer, message)
-                    self.hub.admit(WORKER, message.incarnation)
+                    self.hub.admit(WORKER, message.incarnation, 600.0)  # it says nothing of itself
                 case wire.Heartbeat() if not self.counts.is_set():
                     self.hub.publish(wire.Beacon(**self.hub.mine))
                 case wire.Prepared():
@@ -119,7 +119,7 @@ class Script:
         """Parameters that say which step they are of."""
         self.compute.params[:] = step
         version = Version(step, {})
-        self.hub.exchange.write(version, self.hub.exchange.wanted())
+        self.hub.exchange.write(version, self.hub.exchange.wanted(life for _, life in self.hub.admitted()))
         self.hub.publish_params(wire.Params(step=step, k=1, batch_fraction=1.0, **self.hub.mine), version)
 
     async def took(self, event: str) -> None:

@@ -172,7 +172,7 @@ class Scene:
         self.compute = Counting(SIZE)
         self.exchange = Exchange(self.compute, payload=payload, wire_dtype="float32", workers=12)
         self.failures, self.leases = [], {}
-        self.combiner = Combiner(self.compute, self.exchange, self.failures.append)
+        self.combiner = Combiner(self.compute, self.exchange, self.failures.append, lambda: frozenset({"tcp"}))
 
     def close(self):
         self.combiner.close()

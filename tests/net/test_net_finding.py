@@ -5,8 +5,9 @@ import socket
 
 import pytest
 
-from pgczmq.app.worker import DEFAULT_MASTER, Identity, identity, master_address, parse_address, resolve
+from pgczmq.app.worker import DEFAULT_MASTER, Identity, identity, parse_address, way_to_master
 from pgczmq.errors import ConfigError, MasterUnreachable
+from pgczmq.net.worker import resolve
 
 # ---------------------------------------------------------------- identity
 
@@ -53,19 +54,19 @@ def test_what_is_no_number_is_an_error(name, text):
 
 
 def test_sources_of_the_address(tmp_path):
-    assert master_address(None, {}, tmp_path) == DEFAULT_MASTER
+    assert way_to_master(None, {}, tmp_path).master == DEFAULT_MASTER
     (tmp_path / "pgc-connect.json").write_text(json.dumps({"master": "tcp://file:1"}))
-    assert master_address(None, {}, tmp_path) == "tcp://file:1"
-    assert master_address(None, {"PGC_MASTER": "tcp://env:1"}, tmp_path) == "tcp://env:1"
-    assert master_address("tcp://given:1", {"PGC_MASTER": "tcp://env:1"}, tmp_path) == "tcp://given:1"
-    assert master_address("", {"PGC_MASTER": ""}, tmp_path) == "tcp://file:1"
+    assert way_to_master(None, {}, tmp_path).master == "tcp://file:1"
+    assert way_to_master(None, {"PGC_MASTER": "tcp://env:1"}, tmp_path).master == "tcp://env:1"
+    assert way_to_master("tcp://given:1", {"PGC_MASTER": "tcp://env:1"}, tmp_path).master == "tcp://given:1"
+    assert way_to_master("", {"PGC_MASTER": ""}, tmp_path).master == "tcp://file:1"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '"x"', "null", "5"])
 def test_a_connection_file_that_cannot_be_used_is_a_sentence(tmp_path, text):
     (tmp_path / "pgc-connect.json").write_text(text)
-    with pytest.raises(ConfigError, match=r"pgc-connect.json must hold \{\"master\": \"tcp://HOST:PORT\"\}"):
-        master_address(None, {}, tmp_path)
+    with pytest.raises(ConfigError, match=r"pgc-connect\.json must hold"):
+        way_to_master(None, {}, tmp_path)
 
 
 @pytest.mark.parametrize(

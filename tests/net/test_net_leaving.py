@@ -42,13 +42,13 @@ async def test_more_than_s_gone_is_said_within_three_heartbeats_and_the_run_resu
         assert waiting.at - gone_at < 3 * cluster.rules.heartbeat + 2.0
         assert left.at < waiting.at
         scene.start(1)
-        resumed = await cluster.saw(is_event("resumed"))
+        resumed = await cluster.saw(is_event("enough"))
         closed = await cluster.sees(is_step(waiting.step))
         assert closed.step == resumed.step == waiting.step
         assert 1 in closed.used
         cluster.master.stop("enough")
         await scene.ended()
-    assert len(cluster.events("waiting")) == len(cluster.events("resumed")) == 1
+    assert len(cluster.events("waiting")) == len(cluster.events("enough")) == 1
     assert np.array_equal(cluster.compute.params, recomputed(cluster))
 
 
@@ -99,7 +99,7 @@ async def test_a_worker_that_says_goodbye_is_not_waited_for():
         scene.lives[1].worker.leave("signal SIGTERM", 143)
         assert (await cluster.saw(is_event("waiting"))).text.endswith("missing 1, 2")
         scene.start(2)
-        await cluster.saw(is_event("resumed"))
+        await cluster.saw(is_event("enough"))
         await cluster.sees(is_step(0))
         cluster.master.stop("enough")
         await scene.ended()
@@ -217,7 +217,7 @@ async def test_workers_hear_of_it_when_the_master_fails():
 
 
 def lone_worker(sockets, port, **changes):
-    told = {"host": "127.0.0.1", "number": 0, "prepare": lambda welcome: None, "patience": 0.5}
+    told = {"host": "127.0.0.1", "number": 0, "prepare": lambda welcome: None, "master_timeout": 0.5}
     return Worker(sockets, port=port, **told | changes)
 
 
@@ -240,7 +240,7 @@ async def test_a_master_that_goes_silent_is_given_up_after_patience():
     async with running(cluster, workers=(0,)) as scene:
         with Sockets() as sockets:
             worker = cluster.worker(sockets, 1)
-            worker._patience = 1.0
+            worker._master_timeout = 1.0
             task = asyncio.create_task(worker.run())
             await cluster.saw(is_step(2))
             scene.ending.cancel()  # its sockets stay open, but nobody is behind them
@@ -253,7 +253,7 @@ async def test_patience_is_for_listening_and_not_for_sleeping():
     """After a suspension it takes a moment until the network brings what the master said."""
     with Sockets() as sockets, socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        task = asyncio.create_task(lone_worker(sockets, taken.getsockname()[1], patience=2.0).run())
+        task = asyncio.create_task(lone_worker(sockets, taken.getsockname()[1], master_timeout=2.0).run())
         await asyncio.sleep(0.2)
         time.sleep(3.5)  # noqa: ASYNC251
         await asyncio.sleep(0.3)
@@ -268,7 +268,7 @@ async def test_a_worker_that_was_asleep_itself_does_not_blame_its_master():
     cluster = Cluster(scheme("pgc-cr", 2), rules(EVER))
     async with running(cluster) as scene:
         for life in scene.lives:
-            life.worker._patience = 1.0
+            life.worker._master_timeout = 1.0
         await cluster.saw(is_step(2))
         time.sleep(2.5)  # noqa: ASYNC251  the whole loop, longer than patience and than three heartbeats
         for _ in range(3):
@@ -292,7 +292,12 @@ async def test_a_worker_whose_task_cannot_be_built_fails_with_that_reason():
                 raise ValueError("no such data")
 
             worker = Worker(
-                sockets, host="127.0.0.1", port=cluster.hub.ports.control, number=1, prepare=prepare, patience=20.0
+                sockets,
+                host="127.0.0.1",
+                port=cluster.hub.ports.control,
+                number=1,
+                prepare=prepare,
+                master_timeout=20.0,
             )
             with pytest.raises(ValueError, match="no such data"):
                 await worker.run()

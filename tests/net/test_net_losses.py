@@ -175,7 +175,7 @@ async def test_parameters_are_as_good_a_beacon_as_any_and_are_not_answered_too_e
         assert not any(isinstance(r, WorkerRecord) and r.worker == 2 and r.state == "computing" for r in before)
         cluster.master.stop("enough")
         await scene.ended()
-    assert not cluster.hub._blamed
+    assert not cluster.hub.blamed.refused
 
 
 @pytest.mark.timeout(60)
@@ -348,7 +348,7 @@ async def test_answers_that_do_not_fit_are_refused_told_and_never_applied(caplog
     exactly_once(cluster, len(cluster.steps))
     named = [r.getMessage() for r in caplog.records if "refused a message of peer" in r.getMessage()]
     assert len(named) == 1, "a peer is named once"
-    assert sum(cluster.hub._blamed.values()) == len(wrong)
+    assert sum(cluster.hub.blamed.peers.values()) == len(wrong)
 
 
 @shared_memory
@@ -393,7 +393,7 @@ async def test_answers_that_are_not_where_they_say_are_refused_and_late_ones_onl
             cluster.master.stop("enough")
             await scene.ended()
     assert [used for number, used in cluster.compute.applied if 3 in used] == [closed.used]
-    assert sum(cluster.hub._blamed.values()) == len(wrong)
+    assert sum(cluster.hub.blamed.peers.values()) == len(wrong)
 
 
 @shared_memory
@@ -448,7 +448,7 @@ async def test_odd_steps_given_up_are_counted_and_named_and_hurt_nobody(caplog):
             cluster.master.stop("enough")
             await scene.ended()
     assert answer.dropped == ((0, 9.0, 0.5, 0.25, 0.25),)
-    assert sum(cluster.hub._blamed.values()) == len(wrong)
+    assert sum(cluster.hub.blamed.peers.values()) == len(wrong)
     named = [r.getMessage() for r in caplog.records if "refused a message of peer" in r.getMessage()]
     assert len(named) == 1 and "3:" in named[0]
 

@@ -261,6 +261,17 @@ def test_another_card_is_another_host(tmp_path):
     another.close()
 
 
+def test_a_file_of_somebody_elses_is_neither_read_nor_written_whatever_a_master_says(tmp_path):
+    """Of the right size and with the right words in it, in a process of the same user."""
+    nonce, file = "0" * 32, tmp_path / "precious"
+    file.write_bytes(nonce.encode())
+    with file.open("rb+") as precious, keeps_its_descriptors():
+        assert "cannot be seen" in why_not_shared(os.getpid(), precious.fileno(), nonce)
+        os.truncate(file, memory.PAGE + NBYTES)
+        with pytest.raises(OSError, match="something else"):
+            Block.open_to_write(os.getpid(), precious.fileno(), NBYTES)
+
+
 def test_no_pipe_socket_or_terminal_is_waited_for():
     """A number of another host may be anything here, also what would block whoever opens or reads it."""
     pipe, (near, far), terminal = os.pipe(), socket.socketpair(), os.openpty()

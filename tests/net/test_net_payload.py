@@ -237,11 +237,12 @@ def test_parameters_are_written_each_way_that_somebody_wants_and_no_other(exchan
         exchange.offer(name, "")
         exchange.agree(name, way)
         before = dict(version.sealed)
-        exchange.write(version, exchange.wanted())
-        assert set(version.sealed) == exchange.wanted() == {way, *before}
+        exchange.write(version, exchange.wanted("ab"))
+        assert set(version.sealed) == exchange.wanted("ab") == {way, *before}
         assert all(version.sealed[one] is sealed for one, sealed in before.items()), "what is sealed stays"
+    assert exchange.wanted("b") == {"tcp"}, "that of nobody else"
     exchange.forget("a")
-    assert exchange.wanted() == {"tcp"}
+    assert exchange.wanted("ab") == {"tcp"}
     assert (exchange.way("a"), exchange.way("b")) == ("tcp", "tcp")
 
 
@@ -250,7 +251,7 @@ def test_without_shared_memory_none_is_offered_and_none_is_taken():
     assert over_tcp.offer("a", "local") == {"payload": "tcp", "wire_dtype": "float32"}
     with pytest.raises(WireError, match="one of the ways that it is offered for payloads: got shm, offered tcp"):
         over_tcp.agree("a", "shm")
-    assert over_tcp.wanted() == frozenset()
+    assert over_tcp.wanted("a") == frozenset()
 
 
 def test_where_there_is_no_shared_memory_auto_does_without_and_shm_is_refused(monkeypatch):
@@ -286,7 +287,7 @@ def parts_of(part: str) -> str:
 @pytest.fixture
 def mixed(monkeypatch):
     """Odd workers take TCP whatever they are offered."""
-    choose = "pgczmq.net.worker.choose"
+    choose = "pgczmq.net.life.choose"
     monkeypatch.setattr(choose, lambda welcome: "tcp" if welcome.worker % 2 or welcome.process is None else "shm")
 
 
@@ -366,7 +367,7 @@ def watch(cluster: Cluster, ways: list) -> None:
     apply = cluster.compute.apply
 
     def applying(*arguments):
-        ways.append(cluster.hub.exchange.wanted())
+        ways.append(cluster.master._wanted_ways())
         return apply(*arguments)
 
     cluster.compute.apply = applying
@@ -403,9 +404,8 @@ async def test_a_worker_that_comes_later_another_way_is_served_too(mixed):
         await cluster.saw(is_step(2))
         await scene.lives[1].kill()
         await cluster.saw(is_event("waiting"))
-        assert cluster.hub.exchange.wanted() == {"shm", "tcp"}
+        assert cluster.master._wanted_ways() == {"shm"}, "the dead need nothing"
         step = cluster.engine.open_step
-        cluster.hub.exchange.forget(cluster.hub.incarnation(1))
         del cluster.master._combiner.version.sealed["tcp"]
         scene.start(1)
         await cluster.saw(is_step(step + 2))

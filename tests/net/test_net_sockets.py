@@ -10,6 +10,7 @@ import pytest
 import zmq
 
 from pgczmq.errors import ConfigError
+from pgczmq.net import limits, wire
 from pgczmq.net import sockets as factory
 from pgczmq.net.memory import AVAILABLE
 from pgczmq.net.sockets import Sockets, endpoint, send_now
@@ -54,11 +55,21 @@ def test_no_socket_keeps_a_default_that_hurts(made, name):
     assert one.getsockopt(zmq.TCP_KEEPALIVE_IDLE) == 30
     # Reports 11 and 12: no timers of ZeroMQ's own under zmq.asyncio.
     assert one.getsockopt(zmq.RCVTIMEO) == one.getsockopt(zmq.SNDTIMEO) == -1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_whoever_is_gone_is_noticed_and_whoever_is_slow_is_not_taken_for_gone(made, name):
+    """Reports 16 and 48: a TTL above 65,535 ms is taken modulo 65,536, and 600,000 were 10 s in the end."""
+    one = made[name]
     interval, timeout = one.getsockopt(zmq.HEARTBEAT_IVL), one.getsockopt(zmq.HEARTBEAT_TIMEOUT)
     if name == "local_broadcast":
         assert interval == 0, "where the kernel tells who is gone, nobody need ask"
-    else:
-        assert 0 < interval < timeout <= one.getsockopt(zmq.HEARTBEAT_TTL)
+    elif "control" in name:
+        assert 0 < interval < timeout <= one.getsockopt(zmq.HEARTBEAT_TTL) < 2**16
+    else:  # a message may take an hour, as long as some of it is acknowledged
+        assert 0 < interval < one.getsockopt(zmq.TCP_MAXRT) <= 60_000
+        assert timeout >= 3_600_000
+        assert one.getsockopt(zmq.HEARTBEAT_TTL) == 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,11 +78,13 @@ def test_what_comes_in_is_bounded(made, name):
     one, marks = made[name], (made[name].getsockopt(zmq.SNDHWM), made[name].getsockopt(zmq.RCVHWM))
     if "bulk" in name or name == "subscriber":
         assert marks == (4, 4)
-        assert one.getsockopt(zmq.MAXMSGSIZE) == BYTES + factory.CONTROL_BYTES_AT_MOST
+        assert one.getsockopt(zmq.MAXMSGSIZE) == max(BYTES, wire.HEADER_BYTES_AT_MOST)
     elif "control" in name:
-        assert marks == (1000, 1000)
-        assert one.getsockopt(zmq.MAXMSGSIZE) == factory.CONTROL_BYTES_AT_MOST
+        assert marks == (1000, limits.CONTROL_QUEUED_AT_MOST)
+        longest = limits.CONTROL_BYTES_AT_MOST if name == "control_router" else wire.HEADER_BYTES_AT_MOST
+        assert one.getsockopt(zmq.MAXMSGSIZE) == longest
     else:
+        assert one.getsockopt(zmq.MAXMSGSIZE) == (-1 if name == "local_broadcast" else 1024)
         assert marks[0] == (factory.BROADCAST_BYTES // BYTES if name == "broadcast" else 1000)
 
 
@@ -148,9 +161,17 @@ async def test_an_oversized_message_ends_its_connection_and_nothing_else(made):
         hostile = sockets.control_dealer(endpoint("127.0.0.1", port), "9:big")
         await hostile.send(b"before")
         assert (await made["control_router"].recv_multipart())[1] == b"before"
-        await hostile.send(bytes(factory.CONTROL_BYTES_AT_MOST + 1))
+        await hostile.send(bytes(limits.CONTROL_BYTES_AT_MOST + 1))
         await made["control_dealer"].send(b"fine")
         assert await made["control_router"].recv_multipart() == [b"1:abc", b"fine"]
+
+
+async def test_frames_beyond_a_few_are_read_and_dropped(made):
+    """A message of a million empty frames takes half a gigabyte when all of them are kept."""
+    await made["control_dealer"].send_multipart([b"header", *[b""] * 5000])
+    await made["control_dealer"].send(b"next")
+    assert await made["control_router"].recv_multipart() == [b"1:abc", b"header", b"", b""]
+    assert await made["control_router"].recv_multipart() == [b"1:abc", b"next"]
 
 
 # ---------------------------------------------------------------- addresses
@@ -278,6 +299,15 @@ def test_net_needs_no_torch():
 
 
 def test_each_source_is_received_from_in_one_place_only():
-    """Exactly one reader a socket: one receive in the master's hub, one in the worker."""
+    """Exactly one reader a socket: the master's hub, and a worker's life through what it lives under (conditions).
+
+    Beside them: what all of those call (the frames of a message, twice in sockets), the two readers of what ZeroMQ
+    tells of handshakes (sockets), and a plain TCP connection that asks how a master greets (auth).
+    """
     receives = {path.name: len(re.findall(r"\.recv\w*\(", code(path))) for path in NET}
-    assert {name: count for name, count in receives.items() if count} == {"hub.py": 1, "worker.py": 1}
+    assert {name: count for name, count in receives.items() if count} == {
+        "hub.py": 1,
+        "conditions.py": 1,
+        "sockets.py": 4,
+        "auth.py": 1,
+    }

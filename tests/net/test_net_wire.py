@@ -36,6 +36,7 @@ FROM_WORKERS = [
     wire.Gradient(norm=1.5, block=7, **ANSWER, **THEIRS),
     wire.Gradient(norm=float("inf"), **ANSWER, **THEIRS),
     wire.Pull(**THEIRS),
+    wire.Query(step=5, sending=1, **THEIRS),
     wire.Gradient(norm=1.5, received_at=9.5, evaluations=[0.2], **DROPPED, **ANSWER, **THEIRS),
 ]
 FROM_MASTERS = [
@@ -47,6 +48,7 @@ FROM_MASTERS = [
         metrics_port=4,
         held=[3, 4],
         coefficients=[1.0, -0.5],
+        heartbeat=2.0,
         payload="auto",
         wire_dtype="float32",
         **MINE,
@@ -59,6 +61,7 @@ FROM_MASTERS = [
         metrics_port=4,
         held=[3, 4],
         coefficients=[1.0, -0.5],
+        heartbeat=2.0,
         payload="shm",
         wire_dtype="bfloat16",
         process=4,
@@ -69,11 +72,13 @@ FROM_MASTERS = [
         **MINE,
     ),
     wire.Rejected(reason="no"),
+    wire.Rejected(reason="who are you?", again=True),
     wire.Beacon(**MINE),
     wire.Beacon(step=5, **MINE),
     wire.Params(step=5, k=3, batch_fraction=1.0, **VERDICT, **MINE),
     wire.Params(step=5, k=3, batch_fraction=1.0, block=7, **VERDICT, **MINE),
     wire.Beat(ready=True, open_step=5, arrived=[1, 2], **VERDICT, **MINE),
+    wire.Again(step=5, sending=1, **MINE),
     wire.Refused(step=5, reason="not finite", **MINE),
     wire.Bye(exit=75, reason="stopped", **MINE),
 ]
@@ -202,7 +207,7 @@ def test_other_keys_are_another_version():
     kinds = {type(message) for message in (*FROM_WORKERS, *FROM_MASTERS)}
     keys = {kind.__name__: sorted(field.name for field in msgspec.structs.fields(kind)) for kind in kinds}
     known = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:16]
-    assert (wire.PROTOCOL, known) == (3, "0d3d7dc7a67462b8")
+    assert (wire.PROTOCOL, known) == (4, "f04faf0892ca4d7a")
 
 
 def test_messages_are_read_by_those_they_are_for():
@@ -214,13 +219,13 @@ def test_messages_are_read_by_those_they_are_for():
             wire.to_worker(wire.pack(message))
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 3.0, True, "3", None, [3]])
+@pytest.mark.parametrize("version", [0, 1, 2, 3, 4.0, True, "4", None, [4]])
 def test_another_version_is_told_in_a_sentence(version):
     table = table_of(FROM_WORKERS[0]) | {"v": version}
     with pytest.raises(WireError, match=r"protocol"):
         wire.to_master(msgpack.packb(table))
-    if version in (0, 1, 2) and version is not True:
-        with pytest.raises(WireError, match=f"the peer speaks protocol version {version}, this program version 3"):
+    if version in (0, 1, 2, 3) and version is not True:
+        with pytest.raises(WireError, match=f"the peer speaks protocol version {version}, this program version 4"):
             wire.to_master(msgpack.packb(table))
 
 
@@ -236,9 +241,9 @@ def test_another_version_is_told_in_a_sentence(version):
         (msgpack.packb([1, 2]), "the header is not a map but list"),
         (msgpack.packb(None), "the header is not a map but NoneType"),
         (msgpack.packb({}), "protocol version None"),
-        (packed(v=3), "missing required field `type`"),
-        (packed(v=3, type="exec"), "Invalid value 'exec'"),
-        (packed(v=3, type=["hello"]), "protocol"),
+        (packed(v=4), "missing required field `type`"),
+        (packed(v=4, type="exec"), "Invalid value 'exec'"),
+        (packed(v=4, type=["hello"]), "protocol"),
         (bytes(wire.HEADER_BYTES_AT_MOST + 1), "a header has at most 4194304 bytes: got 4194305"),
         (b"\xdd\xff\xff\xff\xff", "the header is not msgpack"),  # an array of four thousand million
     ],

@@ -63,7 +63,7 @@ def test_a_run_waits_for_a_worker_that_returns() -> None:
         scheme_of("dgd", 3), steps=4, durations=Durations(delay=lambda *_: 1.0), failures=[Failure(0, 1.5, 100.0)]
     )
     assert [step.closed_at for step in run.steps] == [1.0, 101.0, 102.0, 103.0]
-    assert [event.kind for event in (*run.events("waiting"), *run.events("resumed"))] == ["waiting", "resumed"]
+    assert [event.kind for event in (*run.events("waiting"), *run.events("enough"))] == ["waiting", "enough"]
 
 
 def test_a_run_that_is_stuck_ends_after_step_timeout() -> None:
@@ -92,7 +92,7 @@ def test_a_lost_worker_ends_a_deterministic_run() -> None:
 
 def test_evaluations_and_checkpoints_are_asked_for() -> None:
     saved: list[int] = []
-    aside = Aside(evaluate=lambda: (0.5, None), checkpoint=lambda step: saved.append(step) or f"step_{step}")
+    aside = Aside(evaluate=lambda: (0.5, None), checkpoint=lambda progress: saved.append(progress.steps) or "saved")
     rules = {"eval_every": 4, "checkpoint_every": 3}
     run = simulate(scheme_of("pgc-cr", 4), steps=10, aside=aside, rules=rules)
     assert [record.step for record in run.records if isinstance(record, EvalRecord)] == [4, 8, 10]

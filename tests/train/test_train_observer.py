@@ -104,10 +104,10 @@ def test_a_resumed_run_is_observed_as_if_it_had_never_stopped(needs: Needs, tmp_
 
     whole = learner(needs)
     steps(whole, range(6))
-    whole.save(tmp_path / "saved")
+    whole.write_files(tmp_path, whole.checkpoint_state())
     expected = steps(whole, range(6, 16))
     resumed = learner(needs)
-    resumed.restore(tmp_path / "saved")
+    resumed.restore(tmp_path)
     assert steps(resumed, range(6, 16)) == expected
 
 

@@ -331,19 +331,20 @@ def test_a_run_goes_on_from_a_checkpoint_to_the_same_bits(config: OptimizerConfi
     task = load_task("digits-cnn", {"batchnorm": True, "dropout": 0.2}, 1)
     learner = Learner(task, config=config, steps=8, seed=1)
     train(learner, cluster(task), range(4))
-    learner.save(tmp_path / "saved")
+    learner.write_files(tmp_path, learner.checkpoint_state())
     train(learner, cluster(task), range(4, 8))
     resumed = Learner(task, config=config, steps=8, seed=1)
-    resumed.restore(tmp_path / "saved")
+    resumed.restore(tmp_path)
     train(resumed, cluster(task), range(4, 8))
     assert resumed.sha256() == learner.sha256()
     assert np.array_equal(resumed.snapshot()[1], learner.snapshot()[1])
 
 
 def test_another_optimizer_or_model_is_refused(tmp_path: Path) -> None:
-    quadratic().save(tmp_path / "saved")
+    saved = quadratic()
+    saved.write_files(tmp_path, saved.checkpoint_state())
     with pytest.raises(ConfigError, match=r"optimizer.name = sgd, the configuration has adam"):
-        quadratic(OptimizerConfig(name="adam")).restore(tmp_path / "saved")
+        quadratic(OptimizerConfig(name="adam")).restore(tmp_path)
     other = Learner(load_task("digits-mlp", {}, 1), config=OptimizerConfig(), steps=1, seed=1)
     with pytest.raises(ConfigError, match="weights are of another model"):
-        other.restore(tmp_path / "saved")
+        other.restore(tmp_path)

@@ -37,6 +37,7 @@ def test_every_event_that_matters_is_told_and_late_answers_are_not() -> None:
         "refused",
         "waiting",
         "resumed",
+        "enough",
         "starting",
         "partial",
         "checkpoint",

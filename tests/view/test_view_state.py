@@ -84,7 +84,7 @@ def test_ages_are_the_newest_and_the_oldest_of_the_last_used_message() -> None:
     assert view.workers[0].ages == view.workers[1].ages == (0, 1)
 
 
-@pytest.mark.parametrize("end", [EventRecord(3.0, "resumed", "enough workers again"), step_record(9), result()])
+@pytest.mark.parametrize("end", [EventRecord(3.0, "enough", "enough workers again"), step_record(9), result()])
 def test_waiting_lasts_until_there_are_enough_workers_again(end: object) -> None:
     view = view_of(EventRecord(2.0, "waiting", "step 9 cannot close"))
     assert view.waiting == "step 9 cannot close"

@@ -57,6 +57,7 @@ EXPLANATION = {
     "code": "ones",
     "max_alpha_code": None,
     "ignored": ["scheme.wait"],
+    "faults": ["kill: worker 3 at step 10, 5 s"],
     "step": 5,
     "evaluates": [[0], [1]],
     "ages": [[0, 1], [0, 1]],
@@ -76,6 +77,7 @@ def test_an_explanation_without_arrivals() -> None:
     summary, workers, encode = map(text, explain_view.tables(EXPLANATION))
     assert ["a step closes", "at 1 arrival"] in summary
     assert ["ignored", "scheme.wait"] in summary
+    assert ["fault", "kill: worker 3 at step 10, 5 s"] in summary
     assert workers[1] == ["worker", "holds", "evaluates at step 5", "ages"]
     assert workers[3:5] == [["0", "0 1", "0", "0 1"], ["1", "1 0", "1", "0 1"]]
     assert ["0", "1", "1"] in encode

@@ -6,7 +6,7 @@ lives as long as its processes, and a guard ends those when the lab is closed or
 
     host                                      switch
     eth0  --token bucket-->                   port0 \
-          <--token bucket--                          bridge
+          <--token bucket--                          bridge       void -- nowhere
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, Literal
 
 from pgczmq.bench.hosts import guard
 from pgczmq.errors import ConfigError
@@ -30,7 +30,12 @@ BURST_SECONDS = 0.002
 BURST_BYTES_AT_LEAST = 16 * 1024
 QUEUE_SECONDS = 0.05
 """How long a packet waits at most in front of a bucket; a full queue drops."""
-TOOLS = ("ip", "tc", "nsenter", "unshare")
+TOOLS = ("ip", "tc", "ss", "nsenter", "unshare")
+_EVERYTHING = "protocol all u32 match u32 0 0"
+
+Direction = Literal["to", "from"]
+"""Of packets, as a host sees it: those that go to it, or come from it."""
+BOTH: tuple[Direction, ...] = ("to", "from")
 
 _SWITCH = ""
 
@@ -60,7 +65,9 @@ class Lab:
     """
 
     def __init__(self, hosts: Sequence[str], rate: float) -> None:
-        self._rate = rate
+        self._rates = dict.fromkeys(hosts, rate)
+        self._unreached: set[str] = set()  # hosts to which nothing comes through
+        self._filtered: set[str] = set()  # and those from which something does not
         self._hosts = tuple(hosts)
         self._children: list[subprocess.Popen[bytes]] = []  # to be waited for
         self._holders: dict[str, int] = {}  # the process that keeps a host's namespace, or the switch's
@@ -116,21 +123,60 @@ class Lab:
         stdout: IO[bytes] | int | None = None,
         stderr: IO[bytes] | int | None = None,
         env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a process on this host; Ctrl+C does not reach it, the end of the lab does."""
         process = subprocess.Popen(
-            self.command(host, argv), stdin=stdin, stdout=stdout, stderr=stderr, env=env, start_new_session=True
+            self.command(host, argv),
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
         )
         self._children.append(process)
         return process
 
-    def cut(self, host: str) -> None:
-        """From now on every packet from and to this host is lost; nobody is told."""
-        _configure(self.command(_SWITCH, ["ip"]), [f"link set {self._port(host)} nomaster"])
+    def cut(self, host: str, directions: Sequence[Direction] = BOTH) -> None:
+        """From now on every packet to this host, from it, or both, is lost; nobody is told."""
+        port = self._port(host)
+        if "to" in directions:
+            self._unreached.add(host)
+            self._traffic(_SWITCH, [f"qdisc replace dev {port} root blackhole"])
+        if "from" in directions:
+            self._lose(host, [_EVERYTHING])
+
+    def lose_connections(self, host: str, port: int) -> None:
+        """What this host sends over its connections to this port elsewhere is lost; those made later are sound."""
+        asked = self.command(host, ["ss", "--no-header", "--tcp", "--numeric", "dst", f":{port}"])
+        shown = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+        own = [line.split()[3].rpartition(":")[2] for line in shown.splitlines()]
+        self._lose(host, [f"protocol ip u32 match ip sport {number} 0xffff" for number in own])
 
     def mend(self, host: str) -> None:
-        """Undo ``cut``."""
-        _configure(self.command(_SWITCH, ["ip"]), [f"link set {self._port(host)} master bridge"])
+        """Undo ``cut`` and ``lose_connections``."""
+        port = self._port(host)
+        self._unreached.discard(host)
+        self._traffic(_SWITCH, [_bucket(port, self._rates[host])])
+        if host in self._filtered:
+            self._filtered.remove(host)
+            self._traffic(_SWITCH, [f"qdisc del dev {port} ingress"])
+
+    def limit(self, host: str, rate: float) -> None:
+        """From now on the host's link carries so many bits a second, in each direction, unless it is cut."""
+        self._rates[host] = rate
+        self._traffic(host, [_bucket("eth0", rate)])
+        if host not in self._unreached:
+            self._traffic(_SWITCH, [_bucket(self._port(host), rate)])
+
+    def take_address(self, host: str) -> None:
+        """From now on nobody has this host's address; its programs are not told."""
+        _configure(self.command(host, ["ip"]), [f"address del {self.address(host)}/16 dev eth0"])
+
+    def give_address(self, host: str) -> None:
+        """Undo ``take_address``."""
+        _configure(self.command(host, ["ip"]), [f"address add {self.address(host)}/16 dev eth0"])
 
     def counters(self, host: str) -> Counters:
         """What has passed this host's end of its link since the lab was opened."""
@@ -148,7 +194,9 @@ class Lab:
         for name in (_SWITCH, *self._hosts):
             self._holders[name] = self._hold()
         self._children.append(_start_guard(list(self._namespaces.values())))
-        _configure(self.command(_SWITCH, ["ip"]), ["link add bridge type bridge", "link set bridge up"])
+        lines = ["link add bridge type bridge", "link set bridge up", "link add void type veth peer name nowhere"]
+        lines += [f"link set {end} addrgenmode none up" for end in ("void", "nowhere")]
+        _configure(self.command(_SWITCH, ["ip"]), lines)
         for host in self._hosts:
             self._connect(host)
 
@@ -178,8 +226,17 @@ class Lab:
         at_host = ["link set lo up", f"link set eth0 mtu {MTU} addrgenmode none"]
         at_host += [f"address add {self.address(host)}/16 dev eth0", "link set eth0 up"]
         _configure(self.command(host, ["ip"]), at_host)
-        _configure(self.command(_SWITCH, ["tc"]), [_bucket(port, self._rate)])
-        _configure(self.command(host, ["tc"]), [_bucket("eth0", self._rate)])
+        self.limit(host, self._rates[host])
+
+    def _lose(self, host: str, patterns: Sequence[str]) -> None:
+        """What comes from a host and is like one of these goes nowhere."""
+        port = self._port(host)
+        lines = [] if host in self._filtered else [f"qdisc add dev {port} ingress"]
+        self._filtered.add(host)
+        self._traffic(_SWITCH, [*lines, *(_to_void(port, pattern, "void") for pattern in patterns)])
+
+    def _traffic(self, host: str, lines: Sequence[str]) -> None:
+        _configure(self.command(host, ["tc"]), lines)
 
     def _port(self, host: str) -> str:
         return f"port{self._hosts.index(host)}"
@@ -203,7 +260,11 @@ def _start_guard(pins: Collection[int]) -> subprocess.Popen[bytes]:
 
 def _bucket(device: str, rate: float) -> str:
     burst = max(BURST_BYTES_AT_LEAST, int(rate / 8 * BURST_SECONDS))
-    return f"qdisc add dev {device} root tbf rate {rate:.0f}bit burst {burst} latency {QUEUE_SECONDS * 1000:g}ms"
+    return f"qdisc replace dev {device} root tbf rate {rate:.0f}bit burst {burst} latency {QUEUE_SECONDS * 1000:g}ms"
+
+
+def _to_void(device: str, pattern: str, void: str) -> str:
+    return f"filter add dev {device} ingress {pattern} action mirred egress redirect dev {void}"
 
 
 def _configure(command: Sequence[str], lines: Sequence[str]) -> None:
@@ -222,7 +283,8 @@ def _configure(command: Sequence[str], lines: Sequence[str]) -> None:
 def _tried() -> str:
     """Make everything that a lab is made of, once, in a namespace that is gone afterwards."""
     lines = ["ip link add bridge type bridge", "ip link add port0 type veth peer name eth0"]
-    lines += [f"tc {_bucket('port0', 1e9)}"]
+    lines += [f"tc {_bucket('port0', 1e9)}", "tc qdisc replace dev eth0 root blackhole"]
+    lines += ["tc qdisc add dev port0 ingress", f"tc {_to_void('port0', _EVERYTHING, 'eth0')}"]
     trial = ["unshare", "--net", "sh", "-c", " && ".join(lines)]
     done = subprocess.run(trial, capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else f"This machine does not allow it: {done.stderr.strip()}."

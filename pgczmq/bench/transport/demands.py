@@ -44,11 +44,11 @@ class Ratio:
 
 
 def ratios(rows: Sequence[Row], params: int) -> list[Ratio]:
-    """This program, each way, over everybody else, and bfloat16 over float32."""
+    """This program, each way, over everybody else; bfloat16 over float32, and encrypted over not."""
     asked = _LARGE if params >= LARGE_FROM else _SMALL if params <= SMALL_UP_TO else {}
     medians = {row.name: row.median_ms for row in rows}
     pairs = [(own, other) for own in OWN for other in medians if other not in OWN]
-    pairs.append(("tcp-bfloat16", "tcp"))
+    pairs += [("tcp-bfloat16", "tcp"), ("tcp-curve", "tcp")]
     return [
         Ratio(own, other, medians[own] / medians[other], asked.get((own, other)))
         for own, other in pairs

@@ -50,6 +50,7 @@ CONTENDERS = {
     "ipc": Contender("program"),
     "tcp": Contender("program"),
     "tcp-bfloat16": Contender("program", "bfloat16"),
+    "tcp-curve": Contender("program"),
     "ray": Contender("ray_loop"),
     "gloo-allreduce": Contender("gloo"),
     "gloo-ps": Contender("gloo"),
@@ -57,7 +58,7 @@ CONTENDERS = {
     "memory": Contender("memory_bound"),
     "raw-tcp": Contender("raw_tcp"),
 }
-OWN = ("shm", "ipc", "tcp", "tcp-bfloat16")
+OWN = ("shm", "ipc", "tcp", "tcp-bfloat16", "tcp-curve")
 AGAINST = {"ray": ("ray",), "gloo": ("gloo-allreduce", "gloo-ps"), "pyzmq": ("pyzmq",), "memory": ("memory",)}
 """What can be asked for, and the rows that it means; raw-tcp is always there."""
 

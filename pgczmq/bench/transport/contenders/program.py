@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from pgczmq.app import processes
+from pgczmq.app import keygen, keys, processes
+from pgczmq.app.keyfiles import CONNECTION_FILE
 from pgczmq.bench.transport.turn import Crew, Turn, serve
 from pgczmq.bench.transport.vectors import VectorMaster, VectorWorker
 from pgczmq.bench.transport.work import FloatArray, Work
@@ -23,6 +24,7 @@ from pgczmq.core.schemes import Scheme
 from pgczmq.core.settings import Settings
 from pgczmq.errors import PgcError
 from pgczmq.net import wire
+from pgczmq.net.auth import PLAIN, Security
 from pgczmq.net.compute import Aside, Snapshot
 from pgczmq.net.exchange import Exchange
 from pgczmq.net.hub import Assignment, Hub
@@ -33,7 +35,7 @@ from pgczmq.net.worker import Worker
 from pgczmq.runlog import Record, StepRecord
 
 HEARTBEAT = 2.0
-PATIENCE_SECONDS = 60.0
+MASTER_TIMEOUT = 60.0
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,14 @@ class Listening:
         port: control port, the other three follow; 0 for any free ones, which ipc does not have.
         payload: "tcp", which is ZeroMQ over whatever ``bind`` is, or "shm".
         wire_dtype: "float32" or "bfloat16".
+        security: of all sockets.
     """
 
     bind: str = "127.0.0.1"
     port: int = 0
     payload: str = "tcp"
     wire_dtype: str = "float32"
+    security: Security = PLAIN
 
 
 @dataclass(frozen=True)
@@ -72,6 +76,8 @@ class Served:
 
 def run(turn: Turn) -> list[float]:
     """A turn. A step takes from its publication to that of the next, the last one until it is applied."""
+    if turn.variant == "tcp-curve":
+        keygen.make(_keys(turn), "tcp://127.0.0.1", [])
     listening = _listening(turn)
     if listening.wire_dtype == "bfloat16":
         import torch  # noqa: F401  before the workers are forked, not once in each of them
@@ -87,11 +93,21 @@ def run(turn: Turn) -> list[float]:
 def worker(turn: Turn, number: int, pipe: Connection) -> None:
     """One worker process."""
     processes.keep_large_blocks()
-    run_worker(turn.work, _listening(turn).bind, int(pipe.recv()), number)
+    security: Security = PLAIN
+    if turn.variant == "tcp-curve":
+        security = keys.read_connection(_keys(turn) / CONNECTION_FILE).security
+    run_worker(turn.work, _listening(turn).bind, int(pipe.recv()), number, security)
+
+
+def _keys(turn: Turn) -> Path:
+    """The directory of the turn's keys."""
+    return Path(turn.scratch) / "keys"
 
 
 def _listening(turn: Turn) -> Listening:
     """The variants are the names of the bench's rows."""
+    if turn.variant == "tcp-curve":
+        return Listening(security=keys.server(_keys(turn)))
     ways = {
         "shm": Listening(payload="shm"),
         "ipc": Listening(bind=f"ipc://{Path(turn.scratch)}/pgc", port=1),
@@ -114,13 +130,13 @@ def run_master(work: Work, steps: int, listening: Listening, *, opened: Callable
     return served
 
 
-def run_worker(work: Work, host: str, port: int, number: int) -> None:
+def run_worker(work: Work, host: str, port: int, number: int, security: Security = PLAIN) -> None:
     """One worker, until its master says that the run is over.
 
     Raises:
         JoinRefused, MasterUnreachable: as net.worker.Worker.run.
     """
-    asyncio.run(_serve_worker(work, host, port, number))
+    asyncio.run(_serve_worker(work, host, port, number, security))
 
 
 async def _serve_master(work: Work, steps: int, listening: Listening, opened: Callable[[int], None]) -> Served:
@@ -135,14 +151,14 @@ async def _serve_master(work: Work, steps: int, listening: Listening, opened: Ca
             records.append(record)
 
     try:
-        with Sockets(min(4, processes.cores())) as sockets:
+        with Sockets(min(4, processes.cores()), listening.security) as sockets:
             sockets.farewell = 0.5
             hub = _hub(sockets, scheme, listening, exchange)
             master = Master(
                 Engine(scheme, Rules(steps=steps, heartbeat=HEARTBEAT), NoDelay().seconds, 0.0),
                 hub,
                 compute=compute,
-                aside=Aside(_evaluate, lambda step: step, str),
+                aside=Aside(_evaluate, lambda: None, lambda progress, _: ""),
                 sink=keep,
                 heartbeat=HEARTBEAT,
                 started_at=started_at,
@@ -154,7 +170,7 @@ async def _serve_master(work: Work, steps: int, listening: Listening, opened: Ca
     return Served(ending, started_at, records, compute.params)
 
 
-async def _serve_worker(work: Work, host: str, port: int, number: int) -> None:
+async def _serve_worker(work: Work, host: str, port: int, number: int, security: Security) -> None:
     def prepare(welcome: wire.Welcome) -> Prepared:
         scheme = _scheme(work)
         pipeline = Pipeline(
@@ -166,8 +182,8 @@ async def _serve_worker(work: Work, host: str, port: int, number: int) -> None:
         )
         return Prepared(VectorWorker(work, welcome.worker), pipeline, HEARTBEAT)
 
-    with Sockets() as sockets:
-        await Worker(sockets, host=host, port=port, number=number, prepare=prepare, patience=PATIENCE_SECONDS).run()
+    with Sockets(security=security) as sockets:
+        await Worker(sockets, host=host, port=port, number=number, prepare=prepare, master_timeout=MASTER_TIMEOUT).run()
 
 
 def _scheme(work: Work) -> Scheme:

@@ -1,0 +1,1 @@
+"""Runs that are broken on purpose, and what comes of them."""

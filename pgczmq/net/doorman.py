@@ -1,0 +1,210 @@
+"""Ends connections that would cost a master more than any worker's may: too many strangers', and messages without end.
+
+ZeroMQ limits the bytes of a frame and the messages that wait, but neither the frames of one message, all of which it
+collects before anybody sees the first, nor the number of peers. So somebody looks from outside: at what each connection
+has received, as the kernel tells, and at what of it has come out of the socket. Only where there is /proc (Linux).
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import stat
+import struct
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from pgczmq.net.limits import (
+    STRANGERS_CONNECTED_AT_MOST,
+    SUBSCRIPTIONS_BYTES_AT_MOST,
+    WAITING_BYTES_AT_MOST,
+    Blame,
+)
+
+log = logging.getLogger("pgczmq.master")
+
+LOOK_SECONDS = 0.5
+FRAME_BYTES = 64
+"""At most so many bytes go with a frame over the connection."""
+_Stream = socket.socket
+_OPEN_FILES = Path("/proc/self/fd")
+_RECEIVED = struct.Struct("<128xQ")  # tcpi_bytes_received in struct tcp_info
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What connections to one port may cost.
+
+    Args:
+        waiting: bytes that one of them has received and that have not come out of the socket.
+        strangers: of them that are not known to be a worker's.
+    """
+
+    waiting: int
+    strangers: int
+
+
+Address: TypeAlias = tuple[str, int]
+NOBODY: Address = ("somebody who is gone", 0)
+
+
+@dataclass
+class _Open:
+    """A connection as it is found: its port here, its descriptors and one more that is only for the look.
+
+    Who else looks at this process's connections may have duplicates of a descriptor just then.
+    """
+
+    port: int
+    stream: socket.socket
+    descriptors: list[int]
+
+
+class Doorman:
+    """Looks after the connections to a master's ports.
+
+    Args:
+        control, gradients: ports of the sockets that messages come out of.
+        broadcasts: ports of those that only subscriptions come to.
+        workers: of the run.
+        message_bytes: of a gradient's payload.
+    """
+
+    def __init__(
+        self, *, control: int, gradients: int, broadcasts: Collection[int], workers: int, message_bytes: int
+    ) -> None:
+        strangers = STRANGERS_CONNECTED_AT_MOST + 2 * workers
+        self._broadcasts = broadcasts
+        self._limits = {port: Limit(SUBSCRIPTIONS_BYTES_AT_MOST, strangers + 2 * workers) for port in broadcasts}
+        self._limits[control] = Limit(WAITING_BYTES_AT_MOST, strangers)
+        self._limits[gradients] = Limit(WAITING_BYTES_AT_MOST + 8 * message_bytes, strangers)
+        self._seen: dict[Address, int] = {}  # what had come out of a connection's descriptors before it; oldest first
+        self._owners: dict[int, Address] = {}  # of descriptors, at the last look
+        self._out: dict[int, int] = {}
+        self._workers: set[int] = set()
+        self._change = threading.Lock()
+
+    def came_out(self, descriptor: int, nbytes: int) -> None:
+        """So much of a connection has been received by the application."""
+        with self._change:
+            self._out[descriptor] = self._out.get(descriptor, 0) + nbytes
+
+    def is_workers(self, descriptor: int) -> None:
+        """A connection is of an admitted worker."""
+        self._workers.add(descriptor)
+
+    async def keep(self, blame: Blame) -> None:
+        """Look again and again, for ever; whoever is too much is named once."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for peer, reason in await loop.run_in_executor(None, self.look):
+                if blame.count(peer.encode()):
+                    log.warning("ended a connection from %s: it %s; more of its kind are only counted", peer, reason)
+
+    def look(self) -> list[tuple[str, str]]:
+        """End what is too much; returns the address of each, and what is wrong with it. One call at a time."""
+        found = _connections(self._limits)
+        try:
+            self._recognise(found)
+            return [*self._end_endless(found), *self._end_strangers(found)]
+        finally:
+            for each in found.values():
+                each.stream.close()
+
+    def _recognise(self, found: Mapping[Address, _Open]) -> None:
+        """Descriptors are used again: what was known of one that is another connection's now is forgotten."""
+        owners = {descriptor: peer for peer, each in found.items() for descriptor in each.descriptors}
+        with self._change:
+            for descriptor, before in self._owners.items():
+                if owners.get(descriptor) != before:
+                    self._workers.discard(descriptor)
+            for descriptor in self._out.keys() - owners.keys():
+                del self._out[descriptor]
+            for gone in self._seen.keys() - found.keys():
+                del self._seen[gone]
+            for peer, each in found.items():
+                self._seen.setdefault(peer, self._out_of(each))
+        self._owners = owners
+
+    def _out_of(self, each: _Open) -> int:
+        return sum(self._out.get(descriptor, 0) for descriptor in each.descriptors)
+
+    def _end_endless(self, found: dict[Address, _Open]) -> Iterator[tuple[str, str]]:
+        for peer, each in [*found.items()]:
+            received = _received(each.stream)
+            with self._change:
+                waiting = received - (self._out_of(each) - self._seen[peer])
+            if waiting < 0:  # less than FRAME_BYTES went with its frames
+                self._seen[peer] -= waiting
+            if waiting > self._limits[each.port].waiting:
+                _shut(found.pop(peer).stream)
+                each.stream.close()
+                yield peer[0], f"has sent {waiting:,} bytes that are no whole message"
+
+    def _end_strangers(self, found: Mapping[Address, _Open]) -> Iterator[tuple[str, str]]:
+        for port, limit in self._limits.items():
+            here = [peer for peer in self._seen if peer in found and found[peer].port == port]
+            strangers = [peer for peer in here if self._workers.isdisjoint(found[peer].descriptors)]
+            # Whoever has said nothing for longest; where nothing is said the last to come, since workers came before.
+            first = max(0, len(strangers) - limit.strangers)
+            for peer in strangers[limit.strangers :] if port in self._broadcasts else strangers[:first]:
+                _shut(found[peer].stream)
+                yield peer[0], f"is one of over {limit.strangers} that are no worker's"
+
+
+def _connections(ports: Mapping[int, Limit]) -> dict[Address, _Open]:
+    """This process's connections at these ports, by their other ends."""
+    found: dict[Address, _Open] = {}
+    descriptors = sorted(int(entry.name) for entry in _OPEN_FILES.iterdir()) if _OPEN_FILES.is_dir() else []
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):  # it is closed by now
+            if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                continue
+            stream = _Stream(fileno=os.dup(descriptor))
+            port = _port(stream)
+            peer = _peer(stream) if port in ports else NOBODY
+            if port in ports and peer not in found:
+                found[peer] = _Open(port, stream, [descriptor])
+                continue
+            stream.close()
+            if port in ports and descriptor not in {each.stream.fileno() for each in found.values()}:
+                found[peer].descriptors.append(descriptor)
+    return found
+
+
+def _port(stream: socket.socket) -> int:
+    """Where it is connected here; -1 for whatever is not a connection over TCP."""
+    try:
+        stream.getpeername()
+        here = stream.getsockname()
+    except OSError:
+        return -1
+    return here[1] if stream.family in (socket.AF_INET, socket.AF_INET6) else -1
+
+
+def _peer(stream: socket.socket) -> Address:
+    """Address and port of the other end."""
+    try:
+        host, port, *_ = stream.getpeername()
+    except OSError:
+        return NOBODY
+    return host.removeprefix("::ffff:"), port
+
+
+def _received(stream: socket.socket) -> int:
+    """Bytes since it was connected; 0 where the kernel does not tell."""
+    with contextlib.suppress(OSError, struct.error):
+        received: int = _RECEIVED.unpack_from(stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256))[0]
+        return received
+    return 0
+
+
+def _shut(stream: socket.socket) -> None:
+    """ZeroMQ sees the end of it, and gives back what it has collected."""
+    with contextlib.suppress(OSError):
+        stream.shutdown(socket.SHUT_RDWR)

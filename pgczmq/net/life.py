@@ -1,0 +1,389 @@
+"""One life of a worker: it joins a run, listens, shows that it lives, and ends with a bye or without its master.
+
+    hello -> welcome -> (model and data are built) -> beacon -> prepared -> steps ... -> bye
+      |         |                 |                      |          |         |
+      +---------+-----------------+----------------------+----------+---------+----> MasterLost
+
+Every life has an incarnation and sockets of its own, so that nothing of it can reach the next one's master. What it
+does with the steps is the workbench's business.
+"""
+
+import asyncio
+import itertools
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from pgczmq import __version__
+from pgczmq.errors import JoinRefused, WireError
+from pgczmq.net import wire
+from pgczmq.net.auth import Handshakes
+from pgczmq.net.beside import Beside
+from pgczmq.net.conditions import Conditions
+from pgczmq.net.silence import Silence
+from pgczmq.net.sockets import Sockets, endpoint
+from pgczmq.net.watchdog import watch
+from pgczmq.net.ways import choose, ends
+from pgczmq.net.workbench import Prepared, Workbench
+
+log = logging.getLogger("pgczmq.worker")
+
+PAUSE_SECONDS = (0.1, 5.0)
+"""First and longest pause between hellos that have left, and between lives."""
+KNOCK_SECONDS = 0.1
+"""How often a hello is tried while nothing is connected; it does not leave this process then."""
+SILENT_BEATS = 5
+"""A master that has not been heard for so many of its heartbeats is lost,"""
+SILENT_SECONDS = 1.0
+"""and for so long at least: any process may have to wait for a core."""
+CONNECT_SECONDS = 5.0
+"""After so long without a connection the master's address is looked up again."""
+WELCOME_SECONDS = 30.0
+"""A connection over which no hello is answered for so long is not the master's any more."""
+MESSAGES_IN_A_ROW = 32
+
+
+Prepare = Callable[[wire.Welcome], Prepared]
+"""Builds model, data and pipeline; slow, called on the compute thread."""
+Take = Callable[[wire.ToWorker, Sequence[zmq.Frame]], None]
+
+
+class MasterLost(Exception):
+    """This life is over, since its master is silent or does not know it; the next may find one."""
+
+
+@dataclass(frozen=True)
+class Born:
+    """What a life begins with.
+
+    Args:
+        host: the master's numeric address.
+        port: its control port.
+        number: this worker's, None for the lowest free one.
+        incarnation: names this life.
+        conditions: that it lives under until it has prepared.
+        lost_at: when the master was last heard in an earlier life, on time.monotonic; None in the first.
+    """
+
+    host: str
+    port: int
+    number: int | None
+    incarnation: str
+    conditions: Conditions = field(default_factory=Conditions)
+    lost_at: float | None = None
+
+
+def pauses(incarnation: str) -> Iterator[float]:
+    """Seconds to wait before the next try, and the next: longer each time, and not the same as everybody else's."""
+    draw = random.Random(incarnation)
+    pause, longest = PAUSE_SECONDS
+    while True:
+        yield pause * draw.uniform(0.5, 1.0)
+        pause = min(2 * pause, longest)
+
+
+class Life:
+    """One life of one worker.
+
+    Args:
+        sockets: makes and closes them.
+        born: what it begins with.
+        prepare: builds what it needs once it is welcome.
+        thread: where it computes, behind what an earlier life has begun there.
+        heard: told of every message of the master's.
+        welcomed: told of the welcome.
+        works: told of the welcome, once the master counts on this worker.
+
+    Attributes:
+        has_worked: the master has counted on it.
+    """
+
+    def __init__(
+        self,
+        sockets: Sockets,
+        born: Born,
+        *,
+        prepare: Prepare,
+        thread: ThreadPoolExecutor,
+        heard: Callable[[], None],
+        welcomed: Callable[[wire.Welcome], None],
+        works: Callable[[wire.Welcome], None],
+    ) -> None:
+        self._all_sockets = sockets
+        self._born = born
+        self._prepare = prepare
+        self._beside = Beside(self._failed, thread)
+        self._conditions = born.conditions
+        self._tell_heard = heard
+        self._tell_welcomed = welcomed
+        self._tell_works = works
+        loop = asyncio.get_running_loop()
+        self._bye: asyncio.Future[wire.Bye] = loop.create_future()
+        self._welcome: asyncio.Future[wire.Welcome] = loop.create_future()
+        self._beacon = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._silence = Silence(time.monotonic())
+        self._silent_at_most = WELCOME_SECONDS
+        self._prepared: Prepared | None = None
+        self._early: tuple[wire.Params, Sequence[zmq.Frame]] | None = None
+        self._bench: Workbench | None = None
+        self.has_worked = False
+        self._memory = ExitStack()  # what is shared with this life's master
+        self._refusals = 0
+        self.mine: dict[str, Any] = {}
+        control = endpoint(born.host, born.port)
+        name = "?" if born.number is None else str(born.number)
+        self._control = sockets.control_dealer(control, f"{name}:{born.incarnation}")
+        self._sockets = [self._control]
+
+    # ------------------------------------------------------------ life
+
+    async def run(self) -> wire.Bye:
+        """Join, work until the master says that the run is over, and return what it said.
+
+        Raises:
+            JoinRefused: the master said no, and why.
+            AuthenticationFailed: it will never let this worker in.
+            MasterLost: it is silent, or does not know this life.
+        """
+        try:
+            self._listen(self._control, self._on_control)
+            self._start(self._say_hello())
+            self._start(self._live())
+            return await self._bye
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self._beside.hand_on(self._put_away)
+
+    def leave(self, reason: str) -> None:
+        """Tell the master that this worker is about to go. Before the welcome it only closes its connection."""
+        if self.mine:
+            self._send_control(wire.Leaving(reason=reason, **self.mine))
+
+    def close(self) -> None:
+        """There will be another life: nothing that this one has not sent yet reaches the other's master."""
+        for one in self._sockets:
+            self._all_sockets.drop(one)
+
+    def look(self, at: float, planned: float) -> None:
+        """Called about every ``planned`` seconds: whether the master still lives."""
+        silent = self._silence.look(at, planned)
+        if silent > self._silent_at_most:
+            self._failed(MasterLost(f"the master is silent for {silent:.1f} s"))
+
+    def _put_away(self) -> None:
+        """On the compute thread, when nothing is computed there any more: neither memory nor a model is held on to."""
+        if self._bench is not None:
+            self._bench.close()
+        self._bench = self._prepared = None
+        self._memory.close()
+
+    async def _live(self) -> None:
+        """Everything after the welcome."""
+        welcome = await self._welcome
+        self._way = choose(welcome)
+        beating = self._start(self._beat(1.0))
+        prepared = await self._beside.start("prepare", self._prepare, welcome)
+        beating.cancel()
+        self._conditions = prepared.conditions
+        self._fingerprint = dict(prepared.compute.fingerprint)
+        self._open_ends(welcome, prepared)
+        self._open_bulk(welcome)
+        self._start(self._beat(prepared.heartbeat))
+        await self._beacon.wait()
+        self._prepared = prepared
+        self._say_prepared()
+
+    def _say_prepared(self) -> None:
+        self._send_control(wire.Prepared(fingerprint=self._fingerprint, payload=self._way, **self.mine))
+
+    def _open_ends(self, welcome: wire.Welcome, prepared: Prepared) -> None:
+        size = {"parameter_count": prepared.compute.parameter_count, "buffer_bytes": prepared.compute.buffer_bytes}
+        try:
+            self._ends = ends(welcome, self._way, **size)
+        except OSError as error:
+            raise MasterLost(f"the master's memory is gone: {error}") from None
+        self._memory.callback(self._ends.close)
+
+    def _open_bulk(self, welcome: wire.Welcome) -> None:
+        host = self._born.host if self._way == "tcp" else welcome.local
+        gradients = endpoint(host, welcome.gradients_port)
+        broadcast = endpoint(host, welcome.params_port)
+        name = f"{welcome.worker}:{self._born.incarnation}"
+        self._gradients = self._all_sockets.bulk_dealer(gradients, name, self._ends.size.total)
+        params = self._all_sockets.subscriber(broadcast, self._ends.size.total)
+        self._sockets += [self._gradients, params]
+        self._listen(self._gradients, self._on_bulk)
+        self._listen(params, self._on_bulk)
+        self._start(watch(lambda seconds: log.warning("the event loop was blocked for %.2f s", seconds)))
+
+    def _start(self, routine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(routine)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failed(task.exception() or RuntimeError("unknown"))
+
+    def _failed(self, error: BaseException) -> None:
+        if not self._bye.done():
+            self._bye.set_exception(error)
+
+    # ------------------------------------------------------------ what comes in
+
+    def _listen(self, source: zmq.asyncio.Socket, take: Take) -> None:
+        handshakes = Handshakes(self._born.host, self._born.port, self._all_sockets.security)
+        self._start(self._all_sockets.watch(source, handshakes))
+        self._start(self._read(source, take))
+
+    async def _read(self, source: zmq.asyncio.Socket, take: Take) -> None:
+        for count in itertools.count(1):
+            frames = await self._conditions.receive(source)
+            if count % MESSAGES_IN_A_ROW == 0:
+                await asyncio.sleep(0)  # a receive that need not wait does not let others run
+            try:
+                message = wire.to_worker(frames[0].buffer)
+                self._check_master(message)
+                self._silence.heard(time.monotonic())
+                self._tell_heard()
+                take(message, frames[1:])
+            except WireError as error:
+                self._refusals += 1
+                if self._refusals == 1:
+                    log.warning("refused a message: %s; more of its kind are only counted", error)
+
+    def _check_master(self, message: wire.ToWorker) -> None:
+        if not isinstance(message, wire.FromMaster) or not self.mine:
+            return
+        if (message.run, message.master) != (self.mine["run"], self.mine["master"]):
+            raise WireError(f"the message belongs to run {message.run} of master {message.master}, not to this one")
+
+    def _on_control(self, message: wire.ToWorker, frames: Sequence[zmq.Frame]) -> None:
+        match message:
+            case wire.Welcome():
+                self._on_welcome(message)
+            case wire.Rejected():
+                self._on_rejected(message)
+            case wire.Beat():
+                self._say_alive()
+                if self._prepared is not None:
+                    self._on_beat(message, self._prepared)
+            case wire.Again():
+                if self._bench is not None:
+                    self._bench.take_again(message)
+            case wire.Refused():
+                if self._bench is not None:
+                    self._bench.take_refusal(message)
+            case wire.Bye():
+                self._on_bye(message)
+            case _:
+                raise WireError(f"{message.type} does not belong on the control socket")
+
+    def _on_rejected(self, rejected: wire.Rejected) -> None:
+        if rejected.again:
+            raise MasterLost(f"the master does not know this worker: {rejected.reason}")
+        raise JoinRefused(f"the master does not take this worker: {rejected.reason}.")
+
+    def _on_bye(self, bye: wire.Bye) -> None:
+        if not self._bye.done():
+            self._bye.set_result(bye)
+
+    def _on_beat(self, beat: wire.Beat, prepared: Prepared) -> None:
+        """Work begins when the master says that it counts on this worker: an earlier answer would be turned down."""
+        if self._bench is None:
+            if not beat.ready:
+                self._say_prepared()
+                return
+            self._bench = Workbench(
+                prepared, self.mine, ends=self._ends, gradients=self._gradients, beside=self._beside, start=self._start
+            )
+            self.has_worked = True
+            self._tell_works(self._welcome.result())
+            if self._early is not None:
+                self._bench.take_params(*self._early)
+                self._early = None
+        self._bench.take_beat(beat)
+
+    def _on_welcome(self, welcome: wire.Welcome) -> None:
+        if self._welcome.done():
+            return
+        incarnation = self._born.incarnation
+        self.mine = {
+            "run": welcome.run,
+            "master": welcome.master,
+            "worker": welcome.worker,
+            "incarnation": incarnation,
+        }
+        self._silent_at_most = max(SILENT_SECONDS, SILENT_BEATS * welcome.heartbeat)
+        self._welcome.set_result(welcome)
+        self._tell_welcomed(welcome)
+
+    def _on_bulk(self, message: wire.ToWorker, frames: Sequence[zmq.Frame]) -> None:
+        match message:
+            case wire.Params():
+                self._beacon.set()  # as good as one
+                if self._bench is None:
+                    self._early = (message, frames)
+                else:
+                    self._bench.take_params(message, frames)
+            case wire.Beacon():
+                self._beacon.set()
+                if self._bench is not None:
+                    self._bench.take_beacon(message.step)
+            case wire.Bye():
+                self._on_bye(message)
+            case _:
+                raise WireError(f"{message.type} does not belong on a bulk socket")
+
+    # ------------------------------------------------------------ what goes out
+
+    async def _say_hello(self) -> None:
+        waits = pauses(self._born.incarnation)
+        alone_since = time.monotonic()
+        while not self._welcome.done():
+            if self._send_control(self._hello()):
+                await asyncio.sleep(next(waits))
+                alone_since = time.monotonic()
+            elif time.monotonic() - alone_since > CONNECT_SECONDS:  # garbage ends a connection for good
+                raise MasterLost("nothing answers")
+            else:
+                await asyncio.sleep(KNOCK_SECONDS)
+
+    def _hello(self) -> wire.Hello:
+        lost_at = self._born.lost_at
+        return wire.Hello(
+            worker=self._born.number,
+            incarnation=self._born.incarnation,
+            away=None if lost_at is None else time.monotonic() - lost_at,
+            package=__version__,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
+
+    async def _beat(self, seconds: float) -> None:
+        while True:
+            self._say_alive()
+            await asyncio.sleep(seconds)
+
+    def _say_alive(self) -> None:
+        state, step = ("preparing", -1) if self._bench is None else (self._bench.state, self._bench.step)
+        if self.mine:
+            self._send_control(wire.Heartbeat(state=state, step=step, **self.mine))
+
+    def _send_control(self, message: wire.Header) -> bool:
+        """Small and now, or not at all: it is said again soon. Tells whether it has left."""
+        return self._conditions.send_control(self._control, [wire.pack(message)])
