@@ -1,17 +1,25 @@
-"""Which code a worker runs because a master names it: what is built in, and what its own user has allowed."""
+"""What a worker does because a master names it: what is built in, and what its own user has allowed."""
 
 from collections.abc import Collection, Mapping
 
 from pgczmq.config import RunConfig
 from pgczmq.errors import JoinRefused
+from pgczmq.train import plain
 
 VARIABLE = "PGC_ALLOW"
+_WRITTEN = ("log", "gates")
 
 
-def named_code(config: RunConfig) -> dict[str, str]:
-    """The ``module:function`` names in a run's configuration, by their settings: importing them runs code."""
+def asked_for(config: RunConfig) -> dict[str, str]:
+    """What a run asks of its workers beside what is built in, by its settings.
+
+    ``module:function`` names, since importing them runs code, and directories in which task "soak" writes.
+    """
     named = {"task.name": config.task.name, "scheme.name": config.scheme.name}
-    return {setting: name for setting, name in named.items() if ":" in name}
+    asked = {setting: name for setting, name in named.items() if ":" in name}
+    if config.task.name == plain.NAME:
+        asked |= {f"task.args.{key}": str(config.task.args[key]) for key in _WRITTEN if config.task.args.get(key)}
+    return asked
 
 
 def allowed_names(given: Collection[str], environment: Mapping[str, str]) -> frozenset[str]:
@@ -21,14 +29,14 @@ def allowed_names(given: Collection[str], environment: Mapping[str, str]) -> fro
 
 
 def check_allowed(config: RunConfig, allowed: Collection[str]) -> None:
-    """Whether a run names code that this worker may run; before anything of it is imported.
+    """Whether this worker may do what a run asks for; before anything of it is imported or written.
 
     Raises:
-        JoinRefused: it does not; says what would have been run.
+        JoinRefused: it may not; says what it would have done.
     """
-    for setting, name in named_code(config).items():
+    for setting, name in asked_for(config).items():
         if name not in allowed:
             raise JoinRefused(
-                f"a worker runs the code that a master names only if its own user allows it: this run has "
-                f"{setting} = {name!r}, which was not run. If you trust it, add --allow {name}, or set {VARIABLE}."
+                "a worker runs code, and writes in directories, that a master names only if its own user allows it: "
+                f"this run has {setting} = {name!r}. If you trust it, add --allow {name}, or set {VARIABLE}."
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgczmq.app import master, processes, worker
-from pgczmq.app.allowed import named_code
+from pgczmq.app.allowed import asked_for
 from pgczmq.app.resume import NEVER
 from pgczmq.config import RunConfig
 from pgczmq.net.faulty import again_after
@@ -41,7 +41,7 @@ class LocalWorkers:
     def __init__(self, config: RunConfig) -> None:
         self._count = config.workers
         self._task = config.task.name
-        self._allowed = tuple(named_code(config).values())  # whoever runs this has named it
+        self._allowed = tuple(asked_for(config).values())  # whoever runs this has named it
         self._processes: dict[int, ForkServerProcess] = {}
         self._logs: dict[int, Path] = {}
         self._begins: dict[int, int] = {}  # where in its log a worker's present life begins

@@ -9,7 +9,7 @@ import pytest
 
 from pgczmq import config
 from pgczmq.app import local
-from pgczmq.app.allowed import allowed_names, check_allowed, named_code
+from pgczmq.app.allowed import allowed_names, asked_for, check_allowed
 from pgczmq.app.model import begin_life
 from pgczmq.app.worker import Preparation
 from pgczmq.errors import JoinRefused
@@ -49,9 +49,8 @@ def test_code_that_a_master_names_is_not_even_imported_unless_allowed(setting: s
     with pytest.raises(JoinRefused) as caught:
         Preparation(1, {"another:function"})(welcome(f"{setting}={module}:scheme"))
     assert str(caught.value) == (
-        "a worker runs the code that a master names only if its own user allows it: this run has "
-        f"{setting} = '{module}:scheme', which was not run. If you trust it, add --allow {module}:scheme, or set "
-        "PGC_ALLOW."
+        "a worker runs code, and writes in directories, that a master names only if its own user allows it: this run "
+        f"has {setting} = '{module}:scheme'. If you trust it, add --allow {module}:scheme, or set PGC_ALLOW."
     )
     assert caught.value.exit_code == 71
     assert not Path("imported").exists()
@@ -66,13 +65,23 @@ def test_code_that_is_allowed_is_run(module: str) -> None:
 @pytest.mark.parametrize("gadget", ["os:system", "pgczmq.train.tasks:digits_cnn", "my_model:spirals2", "my_model:"])
 def test_only_the_very_name_is_allowed(gadget: str) -> None:
     run = config.load(None, [f"task.name={gadget}"], {})
-    with pytest.raises(JoinRefused, match=f"task.name = '{gadget}', which was not run"):
+    with pytest.raises(JoinRefused, match=f"task.name = '{gadget}'"):
         check_allowed(run, {"my_model:spirals"})
+
+
+@pytest.mark.parametrize("key", ["log", "gates"])
+def test_nothing_is_written_where_a_master_says_unless_allowed(key: str, tmp_path: Path) -> None:
+    told = welcome(f"task.args.{key}={tmp_path / 'there'}")
+    with pytest.raises(JoinRefused, match=rf"task\.args\.{key} = "):
+        Preparation(1, {"another:function"})(told)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "there").mkdir()
+    assert Preparation(1, {str(tmp_path / "there")})(told).compute.parameter_count
 
 
 def test_built_in_code_needs_no_leave() -> None:
     check_allowed(config.RunConfig(), ())
-    assert named_code(config.RunConfig()) == {}
+    assert asked_for(config.RunConfig()) == {}
 
 
 def test_names_come_from_options_and_from_the_environment() -> None:

@@ -9,6 +9,7 @@ import pytest
 from pgczmq.bench.torture.soak import cast as casts
 from pgczmq.bench.torture.soak.cast import Cast
 from pgczmq.bench.torture.soak.troop import Program
+from pgczmq.errors import ConfigError
 
 FOR_EVER = "import time; time.sleep(600)"
 LEAVES_WHEN_ASKED = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(143)); print(1, flush=True); " + (
@@ -46,6 +47,12 @@ def test_whoever_ends_of_itself_is_told_of_and_started_again(cast: Cast, tmp_pat
     first = worker.pid
     until(cast, lambda: worker.pid not in (first, None))
     assert cast.told.findings[0] == f"worker 0 (process {first}): exit 70, with exit code 70; it said: no more"
+
+
+def test_nobody_is_started_again_with_settings_that_cannot_be(cast: Cast, tmp_path: Path) -> None:
+    plays(cast, "print('error: no such task'); raise SystemExit(2)", tmp_path)
+    with pytest.raises(ConfigError, match="worker 0 of the soak ended at once: error: no such task"):
+        until(cast, lambda: False)
 
 
 def test_whoever_leaves_as_asked_is_started_again_without_a_word(cast: Cast, tmp_path: Path) -> None:

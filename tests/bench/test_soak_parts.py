@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgczmq.bench.torture.soak import undisturbed
+from pgczmq.bench.torture.soak import measure, undisturbed
 from pgczmq.bench.torture.soak.cast import Told
 from pgczmq.bench.torture.soak.fates import Sample
 from pgczmq.bench.torture.soak.measure import Plan, configured, held, left_over, spread
@@ -118,7 +118,8 @@ def test_a_soak_is_a_run_like_any_other(tmp_path: Path) -> None:
         configured(Plan(60.0, settings=["scheme.name=is-gc-cr"]), tmp_path, 20_000)
 
 
-def test_what_is_left_over_is_told(tmp_path: Path) -> None:
+def test_what_is_left_over_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "HELPERS_SECONDS", 0.1)
     port = free_port()
     assert left_over(tmp_path, port) == []
     (tmp_path / "runs" / "soak" / ".partial-step_000020").mkdir(parents=True)

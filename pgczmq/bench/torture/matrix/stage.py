@@ -154,7 +154,9 @@ class Stage:
         """Under its number, over its link."""
         address = f"tcp://{_host(number)}:{self.port}"
         command = ["pgc-worker", "--id", str(number), "--master", address, "--master-timeout", str(MASTER_TIMEOUT)]
-        self._start(self.workers[number], [*command, "--allow", str(self.settings["task.name"])])
+        for setting in ("task.name", "task.args.gates"):
+            command += ["--allow", str(self.settings[setting])]
+        self._start(self.workers[number], command)
 
     def start_all(self) -> None:
         """The whole run."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from pgczmq.bench.torture.soak.fates import Process, Sample
 from pgczmq.bench.torture.soak.troop import Program
 from pgczmq.bench.torture.soak.watch import Watch
+from pgczmq.errors import ConfigError
 
 LOOK_SECONDS = 0.02
 SAMPLE_SECONDS = 1.0
@@ -22,6 +23,8 @@ CODES: Mapping[str, frozenset[int]] = {
     "ended": frozenset({75}),
 }
 """The exit codes that each way to be ended asks for."""
+WRONG_SETTINGS = 2
+"""The exit code that says so."""
 CODES_OF_THE_END = frozenset({0, 75})
 """Of whoever ends since the run is over."""
 
@@ -70,7 +73,11 @@ class Cast:
         command = ["pgc-master", "--config", "soak.toml", "--resume", "auto"]
         self.master = Program("master", command, directory)
         self.workers = [
-            Program(f"worker {number}", ["pgc-worker", "--id", str(number), "--master", address], directory)
+            Program(
+                f"worker {number}",
+                ["pgc-worker", "--id", str(number), "--master", address, "--allow", str(directory / "log")],
+                directory,
+            )
             for number in range(workers)
         ]
         self.watch = Watch(directory / "runs" / run)
@@ -204,7 +211,13 @@ class Cast:
                     self._blame(program, life)
 
     def _blame(self, program: Program, life: Process) -> None:
-        """It should not have ended, or not so; it is started again as a supervisor would."""
+        """It should not have ended, or not so; it is started again as a supervisor would.
+
+        Raises:
+            ConfigError: it would end again, and for the same reason.
+        """
+        if life.code == WRONG_SETTINGS:
+            raise ConfigError(f"the {life.role} of the soak ended at once: {program.last_words()}")
         who = f"{life.role} (process {life.pid})"
         self.told.findings.append(f"{who}: {life.how}, with exit code {life.code}; it said: {program.last_words()}")
         if life.how not in CODES and not self.closing:

@@ -1,6 +1,7 @@
 """A whole soak, from its configuration to its verdict."""
 
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 from pgczmq.app import master
 from pgczmq.bench.torture.soak import audit as audits
 from pgczmq.bench.torture.soak.audit import Evidence, Findings
-from pgczmq.bench.torture.soak.cast import Cast, Told
+from pgczmq.bench.torture.soak.cast import LOOK_SECONDS, Cast, Told
 from pgczmq.bench.torture.soak.fates import fates, growth, leaks
 from pgczmq.bench.torture.soak.mischief import Mischief
 from pgczmq.bench.torture.soak.run import Course
@@ -45,6 +46,8 @@ OWN = (f"task.name={plain.NAME}", "steps=1000000000", FAULTS)
 """Of the task without torch: it goes on for as long as it is disturbed."""
 STEPS_A_SECOND = 5
 """Of any other, which comes to its own end, for its loss is compared: about as fast as that, while disturbed."""
+HELPERS_SECONDS = 5.0
+"""A process of a master that has ended is gone by then."""
 END_SECONDS = 1800.0
 """A run that is no more disturbed has made all its steps by then; longer is a hang."""
 
@@ -155,7 +158,10 @@ def evidence_of(config: RunConfig, directory: Path) -> tuple[Evidence, Result | 
 
 
 def left_over(directory: Path, port: int) -> list[str]:
-    """What is still there although everybody has ended."""
+    """What is still there although everybody has ended; helpers of a master end a moment after it."""
+    limit = time.monotonic() + HELPERS_SECONDS
+    while working_in(directory) and time.monotonic() < limit:
+        time.sleep(LOOK_SECONDS)
     found = [f"process {pid} still works in {directory}" for pid in working_in(directory)]
     found += [f"somebody still listens on port {taken}" for taken in taken_ports(port)]
     return found + [f"{path} was left half-written" for path in sorted((directory / "runs").rglob(".partial*"))]
