@@ -11,21 +11,14 @@ Times are seconds since the run's start on the master's monotonic clock.
 """
 
 import json
-import logging
 import math
-import os
-import queue
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 from pgczmq.core.values import value
-from pgczmq.errors import ConfigError, PgcError
-
-log = logging.getLogger("pgczmq.runlog")
+from pgczmq.errors import ConfigError
 
 # ---------------------------------------------------------------- records
 
@@ -259,71 +252,6 @@ def create_directory(root: Path, name: str) -> Path:
             raise ConfigError(f"cannot make the run directory {directory}: {error.strerror}.") from None
         return directory
     raise ConfigError(f"there are 9,999 runs named {name} in {root}: choose another name.")
-
-
-class RunLog:
-    """Writes records into a run directory from a thread of its own, so that neither JSON nor a slow disk delays a step.
-
-    Use as a context manager; everything recorded is on disk when it ends.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._queue: queue.SimpleQueue[Record | threading.Event | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="runlog", daemon=True)
-        self._failure: OSError | None = None
-
-    def __enter__(self) -> "RunLog":
-        """Start the writer."""
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Write what is left; a disk that failed is an error now, if nothing worse happened."""
-        self._queue.put(None)
-        self._thread.join()
-        if self._failure is not None and error is None:
-            raise PgcError(f"cannot write the run's records in {self.directory}: {self._failure.strerror}.")
-
-    def record(self, record: Record) -> None:
-        """Take a record; kinds without a file are left out. Never blocks."""
-        if type(record) in FILES and self._failure is None:
-            self._queue.put(record)
-
-    def sync(self) -> None:
-        """Wait until everything recorded so far is on disk, or the disk has failed."""
-        written = threading.Event()
-        self._queue.put(written)
-        while self._failure is None and not written.wait(0.1):
-            pass
-
-    def _write(self) -> None:
-        files: dict[str, TextIO] = {}
-        try:
-            for name in FILES.values():
-                files[name] = (self.directory / name).open("a")
-            self._drain(files)
-        except OSError as error:
-            self._failure = error
-            log.error("the run's records can no longer be written in %s: %s", self.directory, error.strerror)
-        finally:
-            for file in files.values():
-                file.close()
-
-    def _drain(self, files: dict[str, TextIO]) -> None:
-        while (record := self._queue.get()) is not None:
-            if isinstance(record, threading.Event):
-                for file in files.values():
-                    file.flush()
-                    os.fsync(file.fileno())
-                record.set()
-                continue
-            files[FILES[type(record)]].write(to_json(record) + "\n")
-            if self._queue.empty():
-                for file in files.values():
-                    file.flush()
 
 
 def write_result(directory: Path, result: Result) -> None:

@@ -29,12 +29,12 @@ from pgczmq.net.exchange import Exchange
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.master import Ending, Master
 from pgczmq.net.sockets import Sockets
+from pgczmq.recorder import RunLog
 from pgczmq.runlog import (
     EvalRecord,
     EventRecord,
     Record,
     Result,
-    RunLog,
     RunRecord,
     Sink,
     write_result,

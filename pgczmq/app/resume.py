@@ -28,7 +28,7 @@ NEVER, AUTO = "never", "auto"
 SIMULATED = "simulated"
 """The run id of every simulated run: it must not differ between two of them."""
 CHECKPOINTS = "checkpoints"
-INTERRUPTED = 75
+PARTIAL = ".partial-"
 _FREE = ("name", "steps", "device", "threads", "faults", "delay", "eval", "sim", "net", "checkpoint", "ui")
 """What may be another than before: it does not say what is trained."""
 
@@ -79,11 +79,15 @@ def find(config: RunConfig, asked: str, root: Path, *, run_id: str) -> Found | N
         run_id: of a new run; simulated runs go on with simulated ones, real ones with real ones.
 
     Raises:
-        ConfigError: what is named cannot be gone on with, or only with another configuration.
+        ConfigError: what is named cannot be gone on with, or only with another configuration, or is in use: whoever
+            works on it may write another checkpoint until this one is read.
     """
     if asked == NEVER:
         return None
     found = _automatic(config, root, run_id) if asked == AUTO else _named(config, Path(asked), run_id)
+    if found is not None and found.directory is not None:
+        with locked(found.directory):
+            pass
     if found is None:
         log.info("nothing to go on with in %s: a new run begins", root)
     elif found.progress is None:
@@ -102,9 +106,14 @@ def _automatic(config: RunConfig, root: Path, run_id: str) -> Found | None:
     found = _newest(config, directory, run_id)
     if found is None and _is_unfinished(directory):
         saved = _resolved(directory)
-        if saved is not None and not differing(saved, config):
+        if _is_bare(directory) or (saved is not None and not differing(saved, config)):
             return Found(directory, None, run_id, None)
     return found
+
+
+def _is_bare(directory: Path) -> bool:
+    """Whether whoever made it was killed before anything was in it."""
+    return all(path.name.startswith(PARTIAL) for path in directory.iterdir())
 
 
 def _interrupted(config: RunConfig, root: Path, run_id: str) -> Found | None:
@@ -225,7 +234,7 @@ def _is_unfinished(directory: Path) -> bool:
     if not (directory / "result.json").exists():
         return True
     try:
-        return read_result(directory).exit == INTERRUPTED
+        return read_result(directory).exit != 0  # interrupted, or too few workers for too long
     except ConfigError:
         return True  # half-written
 
@@ -271,7 +280,7 @@ def _go_on(found: Found, directory: Path) -> Beginning:
 
 def _write_resolved(directory: Path, config: RunConfig) -> None:
     """Write ``config.toml``, whole or not at all: a run that is killed is found by it."""
-    temporary = directory / ".partial-config.toml"
+    temporary = directory / f"{PARTIAL}config.toml"
     temporary.write_text(config.to_toml())
     temporary.replace(directory / "config.toml")
 

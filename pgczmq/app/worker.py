@@ -5,9 +5,10 @@ import faulthandler
 import logging
 import os
 import signal
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pgczmq.app.allowed import check_allowed
 from pgczmq.app.build import delay_of, scheme_of
@@ -134,7 +135,7 @@ class Preparation:
             on_new_step=scheme.on_new_step,
             delay=NoDelay().seconds if config.deterministic else delay_of(config).seconds,
         )
-        return Prepared(compute, pipeline, config.net.heartbeat, conditions)
+        return Prepared(compute, pipeline, conditions)
 
     def _built(self, config: RunConfig, welcome: wire.Welcome) -> tuple[WorkerCompute, Conditions]:
         kind = (welcome.run, welcome.config, welcome.worker, tuple(welcome.held), tuple(welcome.coefficients))
@@ -209,37 +210,18 @@ def local(
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True)
-    os._exit(run_to_exit_code(host, port, number, security=security, allowed=allowed, threads=1))
+    os._exit(exit_code_of(serve(host, port, number, security=security, allowed=allowed, threads=1)))
 
 
-def run_to_exit_code(
-    host: str,
-    port: int,
-    number: int | None,
-    *,
-    security: Security = PLAIN,
-    allowed: Collection[str] = (),
-    threads: int | None = None,
-    master_timeout: float = MASTER_TIMEOUT,
-) -> int:
-    """``serve`` with its errors as one logged sentence and an exit code.
+def exit_code_of(serving: Coroutine[Any, Any, wire.Bye]) -> int:
+    """Run what ``serve`` returned, with its errors as one logged sentence and an exit code.
 
     The caller must end the process with it: a compute thread may still be busy.
     """
     keep_large_blocks()
     faulthandler.enable()  # a model that writes to parameters it shares ends here, and this says where
     try:
-        bye = asyncio.run(
-            serve(
-                host,
-                port,
-                number,
-                security=security,
-                allowed=allowed,
-                threads=threads,
-                master_timeout=master_timeout,
-            )
-        )
+        bye = asyncio.run(serving)
     except PgcError as error:
         log.error("%s", error)
         return error.exit_code

@@ -32,6 +32,19 @@ ResumeOption = Annotated[
     ),
 ]
 
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"pgczmq {version('pgczmq')}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version, show_default=False)
+]
+
 RUNS = Path("runs")
 
 

@@ -1,10 +1,10 @@
-"""``pgc torture``: break runs on purpose, and show that they come through."""
+"""``pgc torture`` and ``pgc soak``: break runs on purpose, and show that they come through."""
 
 from typing import Annotated
 
 import typer
 
-from pgczmq.cli.common import JsonOption, guarded
+from pgczmq.cli.common import JsonOption, SetOption, guarded
 
 torture = typer.Typer(help="Break runs on purpose, and show what comes of it.", no_args_is_help=True)
 
@@ -69,5 +69,30 @@ def torture_fuzz(
         from pgczmq.cli.fuzz import show
 
         return show(messages, seed, json)
+
+    guarded(command)
+
+
+def soak_run(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long workers and master are killed and stopped.")] = 5.0,
+    workers: Annotated[int, typer.Option(min=2, max=128, help="Worker processes.")] = 12,
+    kill_every: Annotated[float, typer.Option(min=0.1, help="Mean seconds between kills of workers.")] = 3.0,
+    master_every: Annotated[float, typer.Option(min=1.0, help="Mean seconds between kills of the master.")] = 60.0,
+    task: Annotated[str, typer.Option(help="soak, in NumPy, or a built-in one, whose loss is compared.")] = "soak",
+    seed: Annotated[int, typer.Option(min=0, help="Of the run, and of what is done to it.")] = 1,
+    settings: SetOption = None,
+    json: JsonOption = None,
+) -> None:
+    """Kill, stop and restart the master and the workers of a run at random, then audit what they did.
+
+    The audit computes every step again from what was written down. Exit code 1 when it finds anything.
+    """
+
+    def command() -> int:
+        from pgczmq.bench.torture.soak.measure import Plan
+        from pgczmq.cli.soak import show
+
+        plan = Plan(60 * minutes, workers, kill_every, master_every, seed, task, settings or [])
+        return show(plan, json)
 
     guarded(command)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from pgczmq.core import seeds
 from pgczmq.core.closing import close
+from pgczmq.core.course import Course
 from pgczmq.core.divergence import DIVERGED_FACTOR, LOSS_WINDOW
 from pgczmq.core.events import (
     Applied,
@@ -45,18 +46,16 @@ from pgczmq.core.open_step import (
     PlannedSeconds,
     closing_as_planned,
     closing_now,
-    could_close,
     is_hopeless,
 )
 from pgczmq.core.pace import Pace
-from pgczmq.core.policies import Finished, Needs, PolicyState
 from pgczmq.core.progress import Progress
+from pgczmq.core.received import Received
 from pgczmq.core.schemes import Scheme
-from pgczmq.errors import ConfigError
+from pgczmq.core.waiting import Waiting
 
-REMIND_SECONDS = 10.0
-LATE_TOLD_AT_MOST = 1000
-"""So many late answers between two steps are told with the next one: a worker may send those of all steps at once."""
+BACK_SECONDS = 10.0
+"""Workers that outlived a restart of their master have found it again by then: a run waits no longer for others."""
 
 
 @dataclass(frozen=True)
@@ -100,19 +99,12 @@ class Engine:
         self._pace = Pace(scheme.workers, scheme.deadline)
         self._phase = "starting"
         self._started_at = started_at
-        self._said_at = started_at
+        self._waiting = Waiting(scheme, self._members, started_at)
         self._current: OpenStep | None = None  # open or being applied
-        self._outcome = Outcome()
-        self._late: list[tuple[int, int]] = []
-        self._said = ""
-        self._closed_loss = math.nan  # counts once the step is applied
-        self._closed = Finished(-1, 0, 0.0)  # seen by the policy then
-        self._policy = scheme.policy
-        self._progress = progress or Progress.none(scheme.policy)
-        self._began_at = started_at  # step 0 was published; when a run goes on: would have been
+        progress = progress or Progress.none(scheme.policy)
+        self._course = Course(scheme.policy, progress, deterministic=rules.deterministic)
+        self._received = Received(progress.messages, progress.late)
         self._stopping: Finish | None = None  # as soon as the update under way is done
-        self.messages = self._progress.messages
-        self.late = self._progress.late
 
     @property
     def phase(self) -> str:
@@ -132,7 +124,7 @@ class Engine:
     @property
     def progress(self) -> Progress:
         """What a checkpoint keeps of the engine, as of the last applied update."""
-        return replace(self._progress, messages=self.messages, late=self.late)
+        return replace(self._course.progress, messages=self.messages, late=self.late)
 
     @property
     def deadline(self) -> float:
@@ -159,18 +151,28 @@ class Engine:
     @property
     def outcome(self) -> Outcome:
         """What became of the last closed step's messages."""
-        return self._outcome
+        return self._received.outcome
+
+    @property
+    def messages(self) -> int:
+        """Answers received, each once."""
+        return self._received.messages
+
+    @property
+    def late(self) -> int:
+        """How many of them arrived after their step had closed."""
+        return self._received.late
 
     @property
     def late_fraction(self) -> float:
-        """Messages that arrived after their step closed, over messages received."""
-        return self.late / self.messages if self.messages else 0.0
+        """The same, over messages received."""
+        return self._received.late_fraction
 
     def handle(self, event: Event) -> list[Command]:
         """Take one event; returns what the driver has to do now, in order."""
         if self._phase == "finished":
             return []
-        if self._phase == "starting" and self._progress.steps >= self._rules.steps:
+        if self._phase == "starting" and self._course.step >= self._rules.steps:
             return self._all_done()
         match event:
             case Arrived() | Heard() | Ready():
@@ -216,15 +218,15 @@ class Engine:
         if self._open is None:
             return []
         sent: list[Command] = [] if worker in self._open.answers else [Send(worker, self._open.step)]
-        return sent + self._say_if_waiting()
+        return sent + self._note_waiting()
 
     def _after_leaving(self, commands: list[Command], at: float) -> list[Command]:
         if not commands or self._phase == "starting":
             return commands
         if self._rules.deterministic:
-            lost = ", ".join(map(str, self._members.absent()))
-            return commands + self._stop(74, f"a deterministic run needs every worker: lost {lost}")
-        return commands + self._say_if_waiting() + self._close_if_possible(at)
+            reason = f"a deterministic run needs every worker: lost {self._waiting.absent()}"
+            return commands + self._stop(74, reason)
+        return commands + self._note_waiting() + self._close_if_possible(at)
 
     # ------------------------------------------------------------ time
 
@@ -236,39 +238,37 @@ class Engine:
         if self._phase == "starting":
             return commands + self._start_late(at)
         if self._open is not None and at > self._open.ends_at:
-            reason = f"no usable set of workers for step {self._open.step} within step_timeout"
-            return commands + self._end(74, f"{reason}={self._rules.step_timeout:g} s; {self._who_is_missing()}")
+            limit, missing = f"step_timeout={self._rules.step_timeout:g} s", self._waiting.missing(self._open)
+            reason = f"no usable set of workers for step {self._open.step} within {limit}; {missing}"
+            return commands + self._end(74, reason)
         return commands
 
     def _start_late(self, at: float) -> list[Command]:
         workers, ready = self._scheme.workers, sorted(self._members.ready)
-        names = ", ".join(map(str, self._members.absent()))
-        if at - self._started_at > self._rules.start_timeout:
-            enough = self._scheme.suffices(ready, k=self._progress.policy.plan.k, origin=0.0)
-            if enough and not self._rules.deterministic:
+        names, waited = self._waiting.absent(), at - self._started_at
+        enough = not self._rules.deterministic and self._scheme.suffices(ready, k=self._course.plan.k, origin=0.0)
+        if enough and self._course.step and waited > BACK_SECONDS:
+            return [Note("waiting", f"going on without workers {names}"), *self._begin(at)]
+        if waited > self._rules.start_timeout:
+            if enough:
                 note = Note("waiting", f"starting without workers {names}: start_timeout is over")
                 return [note, *self._begin(at)]
             limit = f"start_timeout={self._rules.start_timeout:g} s"
             return self._end(74, f"only {len(ready)} of {workers} workers were ready within {limit}; missing {names}")
-        if at - self._said_at < REMIND_SECONDS:
-            return []
-        self._said_at = at
-        return [Note("starting", f"{len(ready)}/{workers} workers ready, missing {names}")]
+        return [*self._waiting.remind(at)]
 
     # ------------------------------------------------------------ a step
 
     def _begin(self, at: float) -> list[Command]:
-        self._began_at = at - self._progress.lasted
+        self._course.begin(at)
         return self._publish(at)
 
     def _publish(self, at: float) -> list[Command]:
-        step, plan = self._progress.steps, self._progress.policy.plan
+        step, plan = self._course.step, self._course.plan
         origin, ends_at = seeds.origin(self._rules.seed, step), at + self._rules.step_timeout
         self._current = OpenStep(step, plan, at, origin, ends_at, self._pace.opened(step, at))
         self._phase = "open"
-        outcome = Outcome(self._outcome.step, self._outcome.used, self._outcome.spare, tuple(self._late))
-        self._late.clear()
-        return [Publish(step, plan.k, plan.batch_fraction, outcome), *self._say_if_waiting()]
+        return [Publish(step, plan.k, plan.batch_fraction, self._received.tell()), *self._note_waiting()]
 
     def _take(self, event: Arrived) -> list[Command]:
         worker, step, norm, current = event.worker, event.step, event.norm, self._current
@@ -281,26 +281,17 @@ class Engine:
             return []  # sent again because the answer was not listed yet, or by the worker's next life
         member.answered = step
         self._pace.answered(step, event.at)
-        self.messages += 1
+        self._received.messages += 1
         if self._phase != "open" or step < current.step or norm is None:
-            return self._count_late(event)
+            return [self._received.count_late(event, self.open_step)]
         if not math.isfinite(norm):
             return self._refuse_nonfinite(current, (worker,), event.at)
         fold = not self._rules.deterministic and self._scheme.folds(worker, current.answers)
         current.take(event)
         return [Use(step, worker, fold), *self._close_if_possible(event.at)]
 
-    def _is_in(self, worker: int, step: int) -> bool:
-        return self._current is not None and step == self._current.step and worker in self._current.answers
-
     def _refuse(self, event: Arrived, reason: str) -> Refuse:
         return Refuse(event.worker, event.incarnation, event.step, reason)
-
-    def _count_late(self, event: Arrived) -> list[Command]:
-        self.late += 1
-        if event.step == self.open_step or len(self._late) < LATE_TOLD_AT_MOST:  # the open step's may be taken back
-            self._late.append((event.worker, event.step))
-        return [Note("late", f"worker {event.worker} answered step {event.step} late", event.worker, event.step)]
 
     def _close_if_possible(self, at: float) -> list[Command]:
         opened, ready = self._open, self._members.ready
@@ -325,47 +316,22 @@ class Engine:
         return self._close_if_possible(at)
 
     def _close(self, opened: OpenStep, closing: Closing) -> list[Command]:
-        commands: list[Command] = []
-        for answer in closing.late:
-            commands += self._count_late(answer)
+        commands: list[Command] = [self._received.count_late(answer, opened.step) for answer in closing.late]
         if closing.partial:
             text = f"step {opened.step} closes with what {len(closing.answers)} workers recover"
             commands.append(Note("partial", text, step=opened.step))
         opened.answers = closing.answers
         closed = close(self._scheme, opened, closing.weights, closing.at)
         self._phase = "applying"
-        self._outcome = Outcome(closed.step, closed.used, closed.spare)
-        self._said = ""
-        self._closed_loss = closed.loss
-        self._closed = Finished(closed.step, len(closed.arrived), self._seconds_at(closing))
+        self._waiting.forget()
+        self._received.close(closed)
+        self._course.close(closed, closing)
         return [*commands, Apply(closed.step, closing.weights, closed)]
-
-    def _followed_policy(self, event: Applied) -> PolicyState:
-        if event.statistics is None and self._policy.needs != Needs():
-            raise ConfigError(
-                "the policy decides by statistics of the gradients: got a run without gradients. "
-                'Use policy.name="fixed" or "bound-optimal-k", or run it with gradients.'
-            )
-        finished = self._closed if event.statistics is None else replace(self._closed, statistics=event.statistics)
-        return self._policy.next(self._progress.policy, finished)
-
-    def _seconds_at(self, closing: Closing) -> float:
-        """From the run's beginning to a step's closing; in deterministic mode planned seconds alone, to the bit."""
-        if self._rules.deterministic:
-            return self._progress.planned + closing.seconds
-        return closing.at - self._began_at
 
     def _applied_event(self, event: Applied) -> list[Command]:
         applied = self._being_applied(event.step, "applied").step + 1
-        self._progress = replace(
-            self._progress,
-            steps=applied,
-            policy=self._followed_policy(event),
-            losses=self._progress.losses.after(self._closed_loss),
-            planned=self._closed.seconds if self._rules.deterministic else 0.0,
-            lasted=event.at - self._began_at,
-        )
-        if self._progress.losses.exploded:
+        self._course.apply(event)
+        if self._course.progress.losses.exploded:
             return self._diverge(f"the mean loss of {LOSS_WINDOW} steps is over {DIVERGED_FACTOR:g} times the first")
         if applied == self._rules.steps:
             return self._all_done()
@@ -379,7 +345,7 @@ class Engine:
         return commands + self._publish(event.at)
 
     def _all_done(self) -> list[Command]:
-        return [Evaluate(self._progress.steps), *self._end(0, "done")]
+        return [Evaluate(self._course.step), *self._end(0, "done")]
 
     def _being_applied(self, step: int, what: str) -> OpenStep:
         if self._phase != "applying" or self._current is None or step != self._current.step:
@@ -393,19 +359,11 @@ class Engine:
         if not event.workers:
             return self._diverge(f"the update of step {event.step} is not finite although every gradient was")
         self._phase = "open"
-        self._take_back_late()
+        for worker in self._received.take_back_late(event.step):
+            self._members.forget_answer(worker, event.step)
         if self._stopping is not None:
             return self._end(self._stopping.exit_code, self._stopping.reason)
         return self._refuse_nonfinite(opened, event.workers, event.at)
-
-    def _take_back_late(self) -> None:
-        """Answers to the step that is open again may be sent again: they came while it was being applied."""
-        again = [worker for worker, step in self._late if step == self.open_step]
-        self._late = [(worker, step) for worker, step in self._late if step != self.open_step]
-        self.late -= len(again)
-        self.messages -= len(again)
-        for worker in again:
-            self._members.forget_answer(worker, self.open_step)
 
     def _refuse_nonfinite(self, opened: OpenStep, workers: Sequence[int], at: float) -> list[Command]:
         reason = f"the gradient for step {opened.step} is not finite"
@@ -417,10 +375,12 @@ class Engine:
         if self._rules.nonfinite == "abort":
             names = ", ".join(map(str, workers))
             return commands + self._end(70, f"worker {names} sent a gradient that is not finite (nonfinite=abort)")
-        return commands + self._close_if_possible(at) + self._say_if_waiting()
+        return commands + self._close_if_possible(at) + self._note_waiting()
 
     def _diverge(self, reason: str) -> list[Command]:
-        return self._end(0, f"diverged at step {self.open_step}: {reason}", diverged=True)
+        """End the run, and keep nothing of it."""
+        self._phase = "finished"
+        return [Finish(0, f"diverged at step {self.open_step}: {reason}", diverged=True)]
 
     def _stop(self, exit_code: int, reason: str) -> list[Command]:
         """End the run; while an update is being applied, when it is: a checkpoint must be of what it says it is."""
@@ -429,30 +389,11 @@ class Engine:
         self._stopping = self._stopping or Finish(exit_code, reason)
         return []
 
-    def _end(self, exit_code: int, reason: str, diverged: bool = False) -> list[Command]:
+    def _end(self, exit_code: int, reason: str) -> list[Command]:
         self._phase = "finished"
-        applied = self._progress.steps
-        saved: list[Command] = [Checkpoint(applied)] if applied and not diverged else []
-        return [*saved, Finish(exit_code, reason, diverged)]
+        applied = self._course.step
+        saved: list[Command] = [Checkpoint(applied)] if applied else []
+        return [*saved, Finish(exit_code, reason)]
 
-    def _say_if_waiting(self) -> list[Command]:
-        """A note when the open step can no longer close with the workers there are, and when it can again."""
-        opened = self._open
-        if opened is None:
-            return []
-        hoped = opened.hoped(self._members.ready)
-        text = "" if could_close(self._scheme, opened, hoped) else self._who_is_missing()
-        if text == self._said:
-            return []
-        before, self._said = self._said, text
-        if text:
-            return [Note("waiting", f"step {opened.step} cannot close: {text}", step=opened.step)]
-        return [Note("enough", "enough workers again", step=opened.step)] if before else []
-
-    def _who_is_missing(self) -> str:
-        absent = [worker for worker in self._members.absent() if not self._is_in(worker, self.open_step)]
-        names = ", ".join(map(str, absent)) or "nobody"
-        return (
-            f"{self._scheme.name} needs {self._progress.policy.plan.k} of {self._scheme.workers} workers; "
-            f"missing {names}"
-        )
+    def _note_waiting(self) -> list[Command]:
+        return [] if self._open is None else [*self._waiting.note(self._open)]

@@ -10,11 +10,15 @@ from pgczmq.core.values import value
 
 @value
 class Joined:
-    """A worker says hello; ``worker`` is None when it asks for the lowest free number."""
+    """A worker says hello; ``worker`` is None when it asks for the lowest free number.
+
+    Lives of one ``process`` follow each other: who begins another one has ended the one before. Empty is not known.
+    """
 
     worker: int | None
     incarnation: str
     at: float
+    process: str = ""
 
 
 @value

@@ -8,13 +8,12 @@ Whoever asks for the same worker and step gets the same faults, in any process, 
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal
 
 from pgczmq.core.draws import uniform
 from pgczmq.errors import ConfigError
 
 Kind = Literal["drop", "delay", "duplicate", "reorder", "corrupt", "kill", "stop", "partition", "slow"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 OF_MESSAGES: frozenset[Kind] = frozenset({"drop", "delay", "duplicate", "reorder", "corrupt"})
 HARMLESS: frozenset[Kind] = frozenset({"drop", "delay", "duplicate", "reorder", "slow"})
 """Every answer still arrives, if later: what a step is made of does not change where arrivals are planned."""

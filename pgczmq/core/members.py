@@ -2,7 +2,8 @@
 
 A worker is *joined* once it is admitted, *ready* once it hears the broadcast, *gone* when it can no longer be reached
 or has been silent for SILENT_HEARTBEATS, and *left* when it said goodbye. A gone worker that is heard again under the
-same incarnation was only slow and is ready again; a left one stays away; a new incarnation starts over.
+same incarnation was only slow and is ready again; a left one stays away; a new incarnation starts over. What was on its
+way from a worker's life before, or lay unread while the master was stopped, does not keep its next life out.
 """
 
 from collections.abc import Set as AbstractSet
@@ -22,7 +23,13 @@ class Member:
     state: str = "joined"  # joined | ready | gone | left
     was_ready: bool = False  # has heard the broadcast: not for whoever fell silent between joining and that
     answered: int = -1  # last step of this incarnation that an answer was counted for
+    process: str = ""
     rival: Joined | None = None  # another worker that wants this number, until the probe is answered
+
+    @property
+    def is_over(self) -> bool:
+        """Its process has begun another life."""
+        return self.rival is not None and bool(self.process) and self.rival.process == self.process
 
     @property
     def is_away(self) -> bool:
@@ -67,11 +74,13 @@ class Members:
 
     def join(self, event: Joined) -> list[Command]:
         """Admit, reject, or first find out whether the present holder of the number still lives."""
-        worker = self._own_or_lowest_free(event.incarnation) if event.worker is None else event.worker
+        worker = self._own_or_lowest_free(event) if event.worker is None else event.worker
         if worker is None or not 0 <= worker < self._workers:
             return [Reject(event.worker, event.incarnation, self._no_such_number(event.worker))]
         member = self._members.get(worker)
         if member is not None and member.incarnation == event.incarnation:  # it asks again
+            if member.is_over:
+                return []
             commands = self._turn_away_rival(worker, member) + self._admit(worker, event)
             self._members[worker].answered = member.answered
             return commands
@@ -93,7 +102,7 @@ class Members:
         if member.state == "ready" and member.rival is None:
             return False, []
         commands: list[Command] = []
-        if member.rival is not None and at > member.rival.at:
+        if member.rival is not None and at > member.rival.at and not member.is_over:
             commands += self._turn_away_rival(worker, member)
         back = member.state == "gone" and member.was_ready
         if member.state == "gone":
@@ -157,12 +166,13 @@ class Members:
         for worker, member in list(self._members.items()):
             silent = at - member.heard_at
             outdone = member.rival is not None and at - max(member.rival.at, member.heard_at) > self._heartbeat
-            if not member.is_away and (outdone or silent > SILENT_HEARTBEATS * self._heartbeat):
-                commands += self.leave(worker, member.incarnation, f"has been silent for {silent:.1f} s", at)
+            if not member.is_away and (member.is_over or outdone or silent > SILENT_HEARTBEATS * self._heartbeat):
+                reason = "begins again" if member.is_over else f"has been silent for {silent:.1f} s"
+                commands += self.leave(worker, member.incarnation, reason, at)
         return commands
 
     def _admit(self, worker: int, event: Joined) -> list[Command]:
-        self._members[worker] = Member(event.incarnation, event.at)
+        self._members[worker] = Member(event.incarnation, event.at, process=event.process)
         self._become(worker, "joined")
         return [Admit(worker, event.incarnation)]
 
@@ -181,10 +191,10 @@ class Members:
         rival, member.rival = member.rival, None
         return [Reject(worker, rival.incarnation, reason)]
 
-    def _own_or_lowest_free(self, incarnation: str) -> int | None:
+    def _own_or_lowest_free(self, event: Joined) -> int | None:
         for worker, member in self._members.items():
-            if member.incarnation == incarnation:  # its first hello was heard already
-                return worker
+            if member.incarnation == event.incarnation or (event.process and event.process == member.process):
+                return worker  # its first hello was heard already
         taken = {worker for worker, member in self._members.items() if not member.is_away}
         return next((worker for worker in range(self._workers) if worker not in taken), None)
 

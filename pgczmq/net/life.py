@@ -11,35 +11,31 @@ does with the steps is the workbench's business.
 import asyncio
 import itertools
 import logging
-import os
-import random
-import socket
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import zmq
 import zmq.asyncio
 
-from pgczmq import __version__
 from pgczmq.errors import JoinRefused, WireError
 from pgczmq.net import wire
 from pgczmq.net.auth import Handshakes
 from pgczmq.net.beside import Beside
-from pgczmq.net.conditions import Conditions
+from pgczmq.net.born import Born, MasterLost, pauses
 from pgczmq.net.silence import Silence
 from pgczmq.net.sockets import Sockets, endpoint
+from pgczmq.net.tasks import Tasks
 from pgczmq.net.watchdog import watch
-from pgczmq.net.ways import choose, ends
+from pgczmq.net.ways import choose
 from pgczmq.net.workbench import Prepared, Workbench
+from pgczmq.net.workplace import Workplace
 
 log = logging.getLogger("pgczmq.worker")
 
-PAUSE_SECONDS = (0.1, 5.0)
-"""First and longest pause between hellos that have left, and between lives."""
 KNOCK_SECONDS = 0.1
 """How often a hello is tried while nothing is connected; it does not leave this process then."""
 SILENT_BEATS = 5
@@ -56,40 +52,6 @@ MESSAGES_IN_A_ROW = 32
 Prepare = Callable[[wire.Welcome], Prepared]
 """Builds model, data and pipeline; slow, called on the compute thread."""
 Take = Callable[[wire.ToWorker, Sequence[zmq.Frame]], None]
-
-
-class MasterLost(Exception):
-    """This life is over, since its master is silent or does not know it; the next may find one."""
-
-
-@dataclass(frozen=True)
-class Born:
-    """What a life begins with.
-
-    Args:
-        host: the master's numeric address.
-        port: its control port.
-        number: this worker's, None for the lowest free one.
-        incarnation: names this life.
-        conditions: that it lives under until it has prepared.
-        lost_at: when the master was last heard in an earlier life, on time.monotonic; None in the first.
-    """
-
-    host: str
-    port: int
-    number: int | None
-    incarnation: str
-    conditions: Conditions = field(default_factory=Conditions)
-    lost_at: float | None = None
-
-
-def pauses(incarnation: str) -> Iterator[float]:
-    """Seconds to wait before the next try, and the next: longer each time, and not the same as everybody else's."""
-    draw = random.Random(incarnation)
-    pause, longest = PAUSE_SECONDS
-    while True:
-        yield pause * draw.uniform(0.5, 1.0)
-        pause = min(2 * pause, longest)
 
 
 class Life:
@@ -130,13 +92,10 @@ class Life:
         loop = asyncio.get_running_loop()
         self._bye: asyncio.Future[wire.Bye] = loop.create_future()
         self._welcome: asyncio.Future[wire.Welcome] = loop.create_future()
-        self._beacon = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks(self._failed)
         self._silence = Silence(time.monotonic())
         self._silent_at_most = WELCOME_SECONDS
-        self._prepared: Prepared | None = None
-        self._early: tuple[wire.Params, Sequence[zmq.Frame]] | None = None
-        self._bench: Workbench | None = None
+        self._place: Workplace | None = None  # once its beacon was heard
         self.has_worked = False
         self._memory = ExitStack()  # what is shared with this life's master
         self._refusals = 0
@@ -158,12 +117,11 @@ class Life:
         """
         try:
             self._listen(self._control, self._on_control)
-            self._start(self._say_hello())
-            self._start(self._live())
+            self._tasks.start(self._say_hello())
+            self._tasks.start(self._live())
             return await self._bye
         finally:
-            for task in self._tasks:
-                task.cancel()
+            self._tasks.cancel()
             self._beside.hand_on(self._put_away)
 
     def leave(self, reason: str) -> None:
@@ -184,60 +142,33 @@ class Life:
 
     def _put_away(self) -> None:
         """On the compute thread, when nothing is computed there any more: neither memory nor a model is held on to."""
-        if self._bench is not None:
-            self._bench.close()
-        self._bench = self._prepared = None
+        self._place = None
         self._memory.close()
 
     async def _live(self) -> None:
         """Everything after the welcome."""
         welcome = await self._welcome
         self._way = choose(welcome)
-        beating = self._start(self._beat(1.0))
+        beating = self._tasks.start(self._beat(1.0))
         prepared = await self._beside.start("prepare", self._prepare, welcome)
         beating.cancel()
         self._conditions = prepared.conditions
         self._fingerprint = dict(prepared.compute.fingerprint)
-        self._open_ends(welcome, prepared)
-        self._open_bulk(welcome)
-        self._start(self._beat(prepared.heartbeat))
-        await self._beacon.wait()
-        self._prepared = prepared
+        place = Workplace(welcome, prepared, self._way, self.mine)
+        self._memory.callback(place.close)
+        for source in place.open(self._all_sockets, self._born.host):
+            self._sockets.append(source)
+            self._listen(source, partial(self._on_bulk, place))
+        self._tasks.start(watch(lambda seconds: log.warning("the event loop was blocked for %.2f s", seconds)))
+        self._tasks.start(self._beat(welcome.heartbeat))
+        await place.beacon.wait()
+        self._place = place
         self._say_prepared()
 
-    def _say_prepared(self) -> None:
-        self._send_control(wire.Prepared(fingerprint=self._fingerprint, payload=self._way, **self.mine))
-
-    def _open_ends(self, welcome: wire.Welcome, prepared: Prepared) -> None:
-        size = {"parameter_count": prepared.compute.parameter_count, "buffer_bytes": prepared.compute.buffer_bytes}
-        try:
-            self._ends = ends(welcome, self._way, **size)
-        except OSError as error:
-            raise MasterLost(f"the master's memory is gone: {error}") from None
-        self._memory.callback(self._ends.close)
-
-    def _open_bulk(self, welcome: wire.Welcome) -> None:
-        host = self._born.host if self._way == "tcp" else welcome.local
-        gradients = endpoint(host, welcome.gradients_port)
-        broadcast = endpoint(host, welcome.params_port)
-        name = f"{welcome.worker}:{self._born.incarnation}"
-        self._gradients = self._all_sockets.bulk_dealer(gradients, name, self._ends.size.total)
-        params = self._all_sockets.subscriber(broadcast, self._ends.size.total)
-        self._sockets += [self._gradients, params]
-        self._listen(self._gradients, self._on_bulk)
-        self._listen(params, self._on_bulk)
-        self._start(watch(lambda seconds: log.warning("the event loop was blocked for %.2f s", seconds)))
-
-    def _start(self, routine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(routine)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._failed(task.exception() or RuntimeError("unknown"))
+    @property
+    def _bench(self) -> Workbench | None:
+        """Where it works, once the master counts on it."""
+        return None if self._place is None else self._place.bench
 
     def _failed(self, error: BaseException) -> None:
         if not self._bye.done():
@@ -247,8 +178,8 @@ class Life:
 
     def _listen(self, source: zmq.asyncio.Socket, take: Take) -> None:
         handshakes = Handshakes(self._born.host, self._born.port, self._all_sockets.security)
-        self._start(self._all_sockets.watch(source, handshakes))
-        self._start(self._read(source, take))
+        self._tasks.start(self._all_sockets.watch(source, handshakes))
+        self._tasks.start(self._read(source, take))
 
     async def _read(self, source: zmq.asyncio.Socket, take: Take) -> None:
         for count in itertools.count(1):
@@ -280,14 +211,14 @@ class Life:
                 self._on_rejected(message)
             case wire.Beat():
                 self._say_alive()
-                if self._prepared is not None:
-                    self._on_beat(message, self._prepared)
+                if self._place is not None:
+                    self._on_beat(message, self._place)
             case wire.Again():
                 if self._bench is not None:
-                    self._bench.take_again(message)
+                    self._bench.answers.take_again(message)
             case wire.Refused():
                 if self._bench is not None:
-                    self._bench.take_refusal(message)
+                    self._bench.answers.take_refusal(message)
             case wire.Bye():
                 self._on_bye(message)
             case _:
@@ -302,21 +233,16 @@ class Life:
         if not self._bye.done():
             self._bye.set_result(bye)
 
-    def _on_beat(self, beat: wire.Beat, prepared: Prepared) -> None:
+    def _on_beat(self, beat: wire.Beat, place: Workplace) -> None:
         """Work begins when the master says that it counts on this worker: an earlier answer would be turned down."""
-        if self._bench is None:
-            if not beat.ready:
-                self._say_prepared()
-                return
-            self._bench = Workbench(
-                prepared, self.mine, ends=self._ends, gradients=self._gradients, beside=self._beside, start=self._start
-            )
+        if place.bench is None and not beat.ready:
+            self._say_prepared()
+            return
+        if place.bench is None:
             self.has_worked = True
             self._tell_works(self._welcome.result())
-            if self._early is not None:
-                self._bench.take_params(*self._early)
-                self._early = None
-        self._bench.take_beat(beat)
+        bench = place.bench or place.begin(self._beside, self._tasks.start)
+        bench.take_beat(beat)
 
     def _on_welcome(self, welcome: wire.Welcome) -> None:
         if self._welcome.done():
@@ -332,22 +258,11 @@ class Life:
         self._welcome.set_result(welcome)
         self._tell_welcomed(welcome)
 
-    def _on_bulk(self, message: wire.ToWorker, frames: Sequence[zmq.Frame]) -> None:
-        match message:
-            case wire.Params():
-                self._beacon.set()  # as good as one
-                if self._bench is None:
-                    self._early = (message, frames)
-                else:
-                    self._bench.take_params(message, frames)
-            case wire.Beacon():
-                self._beacon.set()
-                if self._bench is not None:
-                    self._bench.take_beacon(message.step)
-            case wire.Bye():
-                self._on_bye(message)
-            case _:
-                raise WireError(f"{message.type} does not belong on a bulk socket")
+    def _on_bulk(self, place: Workplace, message: wire.ToWorker, frames: Sequence[zmq.Frame]) -> None:
+        if isinstance(message, wire.Bye):
+            self._on_bye(message)
+        else:
+            place.take(message, frames)
 
     # ------------------------------------------------------------ what goes out
 
@@ -355,7 +270,7 @@ class Life:
         waits = pauses(self._born.incarnation)
         alone_since = time.monotonic()
         while not self._welcome.done():
-            if self._send_control(self._hello()):
+            if self._send_control(self._born.hello()):
                 await asyncio.sleep(next(waits))
                 alone_since = time.monotonic()
             elif time.monotonic() - alone_since > CONNECT_SECONDS:  # garbage ends a connection for good
@@ -363,16 +278,8 @@ class Life:
             else:
                 await asyncio.sleep(KNOCK_SECONDS)
 
-    def _hello(self) -> wire.Hello:
-        lost_at = self._born.lost_at
-        return wire.Hello(
-            worker=self._born.number,
-            incarnation=self._born.incarnation,
-            away=None if lost_at is None else time.monotonic() - lost_at,
-            package=__version__,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-        )
+    def _say_prepared(self) -> None:
+        self._send_control(wire.Prepared(fingerprint=self._fingerprint, payload=self._way, **self.mine))
 
     async def _beat(self, seconds: float) -> None:
         while True:

@@ -19,7 +19,8 @@ late answers told            core.engine.LATE_TOLD_AT_MOST, between two steps
 connections                  STRANGERS_CONNECTED_AT_MOST and two for each worker that are no worker's, to either
                              ROUTER; to a broadcast, where nobody can tell, as many and two more for each worker
 a message without end        WAITING_BYTES_AT_MOST and eight payloads; subscriptions of one connection
-                             SUBSCRIPTIONS_BYTES_AT_MOST; looked at every ``doorman.LOOK_SECONDS``, on Linux
+                             SUBSCRIPTIONS_BYTES_AT_MOST, beside ZeroMQ's heartbeats; looked at every
+                             ``doorman.LOOK_SECONDS``, more rarely with thousands of connections, on Linux
 ===========================  ==========================================================================================
 """
 

@@ -6,31 +6,26 @@ checkpoints, evaluation) runs beside the loop. A peer can make no message that e
 
 import asyncio
 import logging
-import math
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pgczmq.core import events
 from pgczmq.core.engine import Engine
 from pgczmq.core.policies import Statistics
-from pgczmq.core.progress import Progress
 from pgczmq.net import wire
 from pgczmq.net.combiner import Combiner, Spent
-from pgczmq.net.compute import Aside, MasterCompute, Snapshot, Update
+from pgczmq.net.compute import Aside, MasterCompute, Update
 from pgczmq.net.hub import Hub
 from pgczmq.net.payload import Way
+from pgczmq.net.pulse import Pulse, verdict
 from pgczmq.net.reception import Reception
+from pgczmq.net.sideline import Sideline
+from pgczmq.net.tasks import Tasks
 from pgczmq.net.watchdog import watch
 from pgczmq.runlog import EventRecord, Sink, StepRecord
 
 log = logging.getLogger("pgczmq.master")
-
-HELD_UP_SECONDS = 0.05
-"""A timer that comes later than this was held up by something."""
-TICKS_A_BEAT = 4
 
 
 @dataclass(frozen=True)
@@ -73,8 +68,10 @@ class Master:
         self._engine = engine
         self._hub = hub
         self._begins_at = engine.progress
+        self._tasks = Tasks(self._failed)
         self._combiner = Combiner(compute, hub.exchange, self._failed, self._wanted_ways, updates=self._begins_at.steps)
-        self._aside = aside
+        self._sideline = Sideline(engine, self._combiner, aside, start=self._tasks.start, record=self._record)
+        self._pulse = Pulse(engine, hub, heartbeat, now=self._now, feed=self._feed, beaten=self._publish_metrics)
         self._sink = sink
         self._heartbeat = heartbeat
         self._started_at = started_at
@@ -85,7 +82,7 @@ class Master:
             compute=compute,
             feed=self._feed,
             send_open=self._send_params,
-            send_beat=self._send_beat,
+            send_beat=self._pulse.send_beat,
             sink=sink,
             now=self._now,
         )
@@ -93,17 +90,9 @@ class Master:
         self._busy = False
         self._finish: asyncio.Future[events.Finish] | None = None
         self._stopped = asyncio.Event()
-        self._saving = asyncio.Lock()
-        self._unsaved = ""  # why the newest checkpoint is not on disk
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._evaluations: set[asyncio.Task[None]] = set()
         self._loss = self._begins_at.loss
         self._steps = self._begins_at.steps
         self._opened_at, self._applied_at = 0.0, self._begins_at.lasted
-        self._broadcast_at = math.inf  # the open step was published
-        self._alarm: asyncio.TimerHandle | None = None
-        self._tick_due = self._alarm_due = math.inf
-        self._ticked_at = 0.0
 
     # ------------------------------------------------------------ life
 
@@ -111,27 +100,28 @@ class Master:
         """Serve until the engine says that the run is over, then tell the workers."""
         self._finish = asyncio.get_running_loop().create_future()
         reception = self._reception
-        for routine in (reception.read_control(), reception.read_gradients(), self._beat(), watch(self._stalled)):
-            self._start(routine)
-        self._start(self._hub.doorman.keep(self._hub.blamed))
+        for routine in (reception.read_control(), reception.read_gradients(), self._pulse.beat(), watch(self._stalled)):
+            self._tasks.start(routine)
+        self._tasks.start(self._hub.doorman.keep(self._hub.blamed))
         try:
             finish = await self._finish
             if finish.exit_code == 0:
-                await self._saved()  # a worker that is told that the run is done does not come back for its last steps
+                # A worker that is told that the run is done does not come back for its last steps.
+                await self._sideline.saved()
             self._farewell(finish)
-            await self._settle(finish)
+            if finish.exit_code == 0:
+                await self._sideline.evaluated(self._stopped)
+            await self._sideline.saved()
         except Exception:
             self._farewell(events.Finish(70, "the master failed; its log says how"))
             raise
         finally:
-            for task in self._tasks:
-                task.cancel()
-            if self._alarm is not None:
-                self._alarm.cancel()
+            self._tasks.cancel()
+            self._pulse.close()
             self._combiner.close()
         return Ending(
-            exit_code=finish.exit_code or (70 if self._unsaved else 0),
-            reason="; ".join(filter(None, (finish.reason, self._unsaved))),
+            exit_code=finish.exit_code or (70 if self._sideline.unsaved else 0),
+            reason="; ".join(filter(None, (finish.reason, self._sideline.unsaved))),
             diverged=finish.diverged,
             steps=self._steps,
             seconds=self._applied_at - self._opened_at,
@@ -149,35 +139,6 @@ class Master:
         self._stopped.set()
         self._feed(events.Stop(reason, self._now(), exit_code))
 
-    async def _settle(self, finish: events.Finish) -> None:
-        """Wait for checkpoints, and after a complete run for evaluations, unless somebody wants to stop now."""
-        if finish.exit_code == 0 and self._evaluations:
-            stopped = self._start(self._until_stopped())
-            while self._evaluations and not stopped.done():
-                await asyncio.wait({stopped, *self._evaluations}, return_when=asyncio.FIRST_COMPLETED)
-        await self._saved()
-
-    async def _saved(self) -> None:
-        """Wait for checkpoints."""
-        writing = [task for task in self._tasks if task.get_name() == "checkpoint"]
-        if writing:
-            await asyncio.wait(writing)
-
-    async def _until_stopped(self) -> None:
-        await self._stopped.wait()
-
-    def _start(self, routine: Any, name: str = "") -> asyncio.Task[None]:
-        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(routine, name=name or None)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-        return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._evaluations.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._failed(task.exception() or RuntimeError("unknown"))
-
     def _failed(self, error: BaseException) -> None:
         """A part that fails takes the run with it: nothing goes on half alive."""
         if self._finish is None:
@@ -189,69 +150,6 @@ class Master:
 
     def _now(self) -> float:
         return time.monotonic() - self._started_at
-
-    # ------------------------------------------------------------ the master's own clock
-
-    async def _beat(self) -> None:
-        """The master's own clock: deadlines, heartbeats, beacons, metrics."""
-        tick = 0
-        while True:
-            self._tick()
-            if self._hub.has_unready():
-                self._hub.publish(wire.Beacon(**self._hub.mine))
-            if tick % TICKS_A_BEAT == 0:
-                self._send_beats()
-            tick += 1
-            await asyncio.sleep(self._heartbeat / TICKS_A_BEAT)
-
-    def _tick(self) -> None:
-        """When this comes late, the loop was blocked, or the process stopped: nobody was listened to."""
-        now = self._now()
-        is_late = now - min(self._tick_due, self._alarm_due) > HELD_UP_SECONDS
-        deaf = now - self._ticked_at if is_late else 0.0
-        self._ticked_at, self._tick_due = now, now + self._heartbeat / TICKS_A_BEAT
-        self._feed(events.Tick(now, deaf))
-        self._set_alarm()
-
-    def _set_alarm(self) -> None:
-        """For the engine's deadline, which may be over before the next beat."""
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_due = due = self._engine.deadline
-        if due < math.inf:
-            self._alarm = asyncio.get_running_loop().call_later(due - self._now(), self._tick)
-
-    def _send_beats(self) -> None:
-        if self._engine.phase == "open" and self._now() - self._broadcast_at > self._heartbeat:
-            self._hub.publish(wire.Beacon(step=self._engine.open_step, **self._hub.mine))
-        for worker, incarnation in self._hub.admitted():
-            self._send_beat(worker, incarnation)
-        self._hub.publish_metrics(
-            wire.Metrics(
-                step=self._steps,
-                steps=self._engine.steps,
-                loss=self._loss,
-                ready=self._engine.ready,
-                late_fraction=self._engine.late_fraction,
-                refused=self._hub.blamed.refused,
-                **self._hub.mine,
-            )
-        )
-
-    def _send_beat(self, worker: int, incarnation: str) -> None:
-        beat = wire.Beat(
-            ready=not self._hub.is_unready(incarnation),
-            open_step=self._engine.open_step,
-            arrived=list(self._engine.arrived),
-            **self._verdict(()),
-        )
-        if not self._hub.send_control(incarnation, beat):
-            self._feed(events.Left(worker, incarnation, "can no longer be reached", self._now()))
-
-    def _stalled(self, seconds: float) -> None:
-        text = f"the event loop was blocked for {seconds:.2f} s"
-        log.warning(text)
-        self._record("stall", text)
 
     # ------------------------------------------------------------ what the engine wants
 
@@ -283,9 +181,9 @@ class Master:
             case events.Note():
                 self._record_note(command)
             case events.Evaluate():
-                self._evaluations.add(self._start(self._evaluate(command.step, self._combiner.snapshot())))
+                self._sideline.evaluate(command.step)
             case events.Checkpoint():
-                self._checkpoint(command)
+                self._sideline.checkpoint(command.step)
             case events.Finish():
                 self._finished(command)
             case _:
@@ -301,33 +199,24 @@ class Master:
                 if self._hub.reject(command.incarnation, command.reason):
                     self._record("refused", f"a worker was not let in: {command.reason}", command.worker)
             case events.Probe():
-                self._send_beat(command.worker, command.incarnation)
+                self._pulse.send_beat(command.worker, command.incarnation)
             case events.Refuse():
                 message = wire.Refused(step=command.step, reason=command.reason, **self._hub.mine)
                 self._hub.send_control(command.incarnation, message)
 
-    def _verdict(self, late: Sequence[tuple[int, int]]) -> dict[str, Any]:
-        outcome = self._engine.outcome
-        return {
-            **self._hub.mine,
-            "closed_step": outcome.step,
-            "used": list(outcome.used),
-            "spare": list(outcome.spare),
-            "late": [list(pair) for pair in late],
-        }
-
     def _publish(self, command: events.Publish) -> None:
-        self._set_alarm()
+        self._pulse.set_alarm()
         self._params = wire.Params(
             step=command.step,
             k=command.k,
             batch_fraction=command.batch_fraction,
-            **self._verdict(command.outcome.late),
+            **verdict(command.outcome),
+            **self._hub.mine,
         )
         if self._combiner.version.step == command.step:
             self._broadcast()
         else:
-            self._start(self._begin())
+            self._tasks.start(self._begin())
 
     def _wanted_ways(self) -> frozenset[Way]:
         """Those of workers that are gone are not: whoever comes back is sent the open step by itself."""
@@ -342,8 +231,9 @@ class Master:
 
     def _broadcast(self) -> None:
         assert self._params is not None
-        self._broadcast_at = self._now()
-        self._reception.published(self._params.step, self._broadcast_at)
+        at = self._now()
+        self._pulse.broadcast(at)
+        self._reception.published(self._params.step, at)
         self._hub.publish_params(self._params, self._combiner.version)
         if self._wanted_ways() - self._combiner.version.sealed.keys():  # somebody came back during the update
             for worker in self._engine.ready:
@@ -357,7 +247,7 @@ class Master:
         if self._hub.exchange.way(incarnation) in version.sealed:
             self._hub.send_params(worker, incarnation, self._params, version)
         else:
-            self._start(self._send_another_way(worker, incarnation))
+            self._tasks.start(self._send_another_way(worker, incarnation))
 
     async def _send_another_way(self, worker: int, incarnation: str) -> None:
         """Nobody's payloads went this worker's way until now."""
@@ -365,9 +255,6 @@ class Master:
         await self._combiner.add_ways(frozenset({way}))
         if way in version.sealed:
             self._send_params(worker, incarnation)
-
-    async def _evaluate(self, step: int, snapshot: asyncio.Future[Snapshot]) -> None:
-        await self._aside.evaluate(step, await snapshot)
 
     def _apply(self, command: events.Apply) -> None:
         received = self._combiner.held_bytes
@@ -398,32 +285,6 @@ class Master:
             )
         )
 
-    def _checkpoint(self, command: events.Checkpoint) -> None:
-        """One at a time; a periodic one is left out while the one before is written, the last one never.
-
-        Progress and parameters are taken here and now: they must be of the same step.
-        """
-        if self._saving.locked() and self._engine.phase != "finished":
-            self._record("checkpoint", "left one out: the one before is still being written")
-            return
-        progress = self._engine.progress
-        if progress.steps != command.step:
-            raise AssertionError(f"a checkpoint of step {command.step} is asked for after {progress.steps} steps")
-        self._start(self._save(progress, self._combiner.capture(self._aside.capture)), name="checkpoint")
-
-    async def _save(self, progress: Progress, capturing: asyncio.Future[Any]) -> None:
-        async with self._saving:
-            try:
-                captured = await capturing
-                said = await asyncio.get_running_loop().run_in_executor(None, self._aside.write, progress, captured)
-            except (OSError, RuntimeError) as error:  # a full disk, in torch's words or the system's
-                self._unsaved = f"a checkpoint could not be written: {error}"
-                log.error("%s", self._unsaved)
-                self._record("checkpoint", self._unsaved)
-                return
-        self._unsaved = ""
-        self._record("checkpoint", said, step=progress.steps)
-
     def _finished(self, command: events.Finish) -> None:
         if self._hub.blamed.refused:
             self._record("refused", f"{self._hub.blamed.refused} messages were refused in this run")
@@ -438,6 +299,26 @@ class Master:
             self._hub.send_control(incarnation, bye)
         self._hub.publish(bye)
         self._hub.bye = bye
+
+    # ------------------------------------------------------------ what is told
+
+    def _publish_metrics(self) -> None:
+        self._hub.publish_metrics(
+            wire.Metrics(
+                step=self._steps,
+                steps=self._engine.steps,
+                loss=self._loss,
+                ready=self._engine.ready,
+                late_fraction=self._engine.late_fraction,
+                refused=self._hub.blamed.refused,
+                **self._hub.mine,
+            )
+        )
+
+    def _stalled(self, seconds: float) -> None:
+        text = f"the event loop was blocked for {seconds:.2f} s"
+        log.warning(text)
+        self._record("stall", text)
 
     def _record_note(self, note: events.Note) -> None:
         self._sink(EventRecord(self._now(), **vars(note)))

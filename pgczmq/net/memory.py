@@ -235,10 +235,21 @@ def _network(process: int | str) -> str:
 
 def _open(process: int, descriptor: int, flags: int, nbytes: int) -> int:
     """A descriptor of one's own for another process's memory file, which must have this size."""
-    opened = os.open(f"/proc/{process}/fd/{descriptor}", flags | os.O_CLOEXEC | os.O_NONBLOCK)
-    # The other side is only said to be a master: nothing else that it may name is read, or written to.
-    is_ours = str(Path(f"/proc/self/fd/{opened}").readlink()).startswith("/memfd:pgczmq")
-    if not is_ours or os.fstat(opened).st_size != nbytes:
+    # The other side is only said to be a master: nothing else that it may name is opened, read, or written to.
+    there = Path(f"/proc/{process}/fd/{descriptor}")
+    _check_ours(there)
+    opened = os.open(there, flags | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _check_ours(Path(f"/proc/self/fd/{opened}"))
+    except OSError:
+        os.close(opened)
+        raise
+    if os.fstat(opened).st_size != nbytes:
         os.close(opened)
         raise OSError(0, "it is something else")
     return opened
+
+
+def _check_ours(link: Path) -> None:
+    if not str(link.readlink()).startswith("/memfd:pgczmq"):
+        raise OSError(0, "it is something else")

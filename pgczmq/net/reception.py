@@ -15,6 +15,7 @@ from pgczmq.errors import WireError
 from pgczmq.net import wire
 from pgczmq.net.compute import MasterCompute
 from pgczmq.net.hub import Hub, Peer
+from pgczmq.net.incarnations import process_of
 from pgczmq.net.limits import words
 from pgczmq.net.payload import Lease
 from pgczmq.runlog import EventRecord, LatencyRecord, Sink, WorkerRecord
@@ -102,7 +103,8 @@ class Reception:
             if self._engine.phase == "finished":
                 self._hub.say_bye(peer)
                 return
-            self._feed(events.Joined(message.worker, message.incarnation, self._now()))
+            process = process_of(message.incarnation)
+            self._feed(events.Joined(message.worker, message.incarnation, self._now(), process))
             return
         self._hub.check_sender(peer, message)
         worker, incarnation, at = message.worker, message.incarnation, self._now()

@@ -67,7 +67,7 @@ class Hello(Header, frozen=True, kw_only=True, tag="hello"):
 
 
 class Welcome(Header, frozen=True, kw_only=True, tag="welcome"):
-    """The master takes the worker, and this is what it is to do; it says something every ``heartbeat`` seconds.
+    """The master takes the worker, and this is what it is to do; both say something every ``heartbeat`` seconds.
 
     ``incarnation`` is the worker's own, as it said hello.
     ``process`` is the master's where memory can be shared with workers of its host, else None. Then ``card`` is the

@@ -1,15 +1,13 @@
-"""A worker at work: carries out what the pipeline asks for, and sees to it that answers arrive.
+"""A worker at work: carries out what the pipeline asks for.
 
-Compute runs on one thread beside the loop. The newest parameters replace older ones that were not begun; the
-last answer is kept until its step closes. When the master does not list it, it is asked; when it says that it lacks it,
-the answer is sent again.
+Compute runs on one thread beside the loop. The newest parameters replace older ones that were not begun.
 """
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,22 +17,19 @@ import zmq.asyncio
 from pgczmq.core import pipeline
 from pgczmq.core.pipeline import Pipeline
 from pgczmq.net import wire
+from pgczmq.net.answers import Answers
 from pgczmq.net.beside import Beside
 from pgczmq.net.compute import WorkerCompute
-from pgczmq.net.conditions import Conditions, Sending
+from pgczmq.net.conditions import Conditions
 from pgczmq.net.payload import Lease, Sealed
+from pgczmq.net.tasks import Start
+from pgczmq.net.timesheet import StepTimes, Timesheet
 from pgczmq.net.ways import Ends
 
 log = logging.getLogger("pgczmq.worker")
 
-BEATS_BEFORE_QUERY = 2
-SENDINGS_AT_MOST = 3
-"""Of an answer that the master refuses each time."""
 BEATS_BETWEEN_PULLS = 30
 """A pulled copy of the parameters may be long on its way."""
-
-Start = Callable[[Coroutine[Any, Any, None]], object]
-"""Runs a coroutine beside the others; its failure is the worker's."""
 
 
 @dataclass(frozen=True)
@@ -44,53 +39,12 @@ class Prepared:
     Args:
         compute: evaluates gradients.
         pipeline: decides.
-        heartbeat: seconds between signs of life.
         conditions: that it works under.
     """
 
     compute: WorkerCompute
     pipeline: Pipeline
-    heartbeat: float
     conditions: Conditions = field(default_factory=Conditions)
-
-
-@dataclass
-class _Sent:
-    """The last answer, kept to be sent again.
-
-    Args:
-        sending: how many times it has been sent.
-        has_left: whether it, or the last query about it, has left this process.
-        beats: that have come since then and did not list it.
-    """
-
-    step: int
-    frames: Sequence[Any]
-    sending: int
-    has_left: Callable[[], bool]
-    beats: int = 0
-
-
-@dataclass
-class _Clock:
-    """Where the time of the step in hand went, seconds.
-
-    Evaluations and the delay are measured between the pipeline's events, so that they add up without gaps: what the
-    simulator needs to tell the same story again.
-    """
-
-    step: int
-    received_at: float
-    wait: float
-    since: float  # the last event
-    evaluations: list[float] = field(default_factory=list)
-    encoding: float = 0.0
-    delay: float = 0.0
-
-    def lap(self, at: float) -> float:
-        """The time since the last event; a new one begins."""
-        seconds, self.since = at - self.since, at
-        return seconds
 
 
 @dataclass(frozen=True)
@@ -111,6 +65,9 @@ class Workbench:
         gradients: the socket for answers and pulls.
         beside: where compute runs.
         start: runs a coroutine beside the others.
+
+    Attributes:
+        answers: where they go, and where the master's words about them belong.
     """
 
     def __init__(
@@ -128,18 +85,16 @@ class Workbench:
         self._conditions = prepared.conditions
         self._mine = mine
         self._ends = ends
-        self._gradients = gradients
+        self.answers = Answers(gradients, mine, conditions=prepared.conditions, start=start)
         self._beside = beside
         self._start = start
         self._beats_waited = 0  # for parameters
         self._pulled = -1
-        self._sent: _Sent | None = None
         self._loaded = -1
         self._newest: _Params | None = None
         self._in_hand: _Params | None = None
         self._received_at = 0.0
-        self._clock: _Clock | None = None  # of the step in hand
-        self._dropped: deque[_Clock] = deque(maxlen=wire.DROPPED_AT_MOST)
+        self._times = Timesheet()
         self._queue: deque[tuple[pipeline.WorkerEvent, float]] = deque()
         self._busy = False
         self.state = "idle"
@@ -161,7 +116,7 @@ class Workbench:
             if lease is None:
                 return  # written over: newer ones are on their way
             if newest is not None and newest.step > self._pipeline.step:
-                self._dropped.append(_Clock(newest.step, self._received_at, 0.0, at))
+                self._times.skip(newest.step, self._received_at, at)
             if newest is not None and newest is not self._in_hand:
                 newest.lease.release()
             self._newest = _Params(message.step, lease)
@@ -174,7 +129,7 @@ class Workbench:
         self._beats_waited += 1
         if self._pipeline.is_behind and self._beats_waited > BEATS_BETWEEN_PULLS:
             self._pull(beat.open_step)
-        self._ask_if_unlisted(beat)
+        self.answers.take_beat(beat)
 
     def take_beacon(self, step: int) -> None:
         """The parameters of a step went before this over the same socket: if they have not come, they are lost."""
@@ -185,52 +140,7 @@ class Workbench:
     def _pull(self, step: int) -> None:
         log.info("pulling step %d: its broadcast did not come", step)
         self._beats_waited, self._pulled = 0, step
-        self._send([wire.pack(wire.Pull(**self._mine))])
-
-    def take_refusal(self, message: wire.Refused) -> None:
-        """The master did not take an answer: spoiled on its way, or, when that happens too often, wrong in itself."""
-        log.warning("the master refused the answer to step %d: %s", message.step, message.reason)
-        sent = self._sent
-        if sent is not None and sent.step == message.step and sent.sending >= SENDINGS_AT_MOST:
-            self._sent = None
-
-    def take_again(self, message: wire.Again) -> None:
-        """The master lacks an answer; unless that was about an earlier sending of it, this one is lost."""
-        sent = self._sent
-        if sent is not None and (sent.step, sent.sending) == (message.step, message.sending):
-            log.info("sending the answer to step %d again", sent.step)
-            self._send_answer(sent.step, sent.frames, sent.sending + 1)
-
-    def _ask_if_unlisted(self, beat: wire.Beat) -> None:
-        """An answer that has left this process and is not listed two beats later is lost, or still on its way.
-
-        A slow link keeps many megabytes for that long, so it is asked for behind the answer before it is sent again.
-        """
-        sent = self._sent
-        if sent is not None and sent.step < beat.open_step:
-            self._sent = None
-        if sent is None or sent.step != beat.open_step or self._mine["worker"] in beat.arrived:
-            return
-        if sent.has_left():
-            sent.beats += 1
-        if sent.beats >= BEATS_BEFORE_QUERY:
-            query = wire.Query(step=sent.step, sending=sent.sending, **self._mine)
-            sent.has_left, sent.beats = self._tracked([wire.pack(query)]), 0
-
-    def _send_answer(self, step: int, frames: Sequence[Any], sending: int = 1) -> None:
-        self._sent = _Sent(step, frames, sending, self._tracked(frames))
-
-    def _tracked(self, frames: Sequence[Any]) -> Callable[[], bool]:
-        """Send; returns what tells whether it has left this process."""
-        sending = self._send(frames)
-        return lambda: sending.done() and sending.result().done
-
-    def _send(self, frames: Sequence[Any]) -> Sending:
-        """Send now, or as soon as the master can be reached."""
-        sending = self._conditions.send(self._gradients, frames)
-        if not sending.done():
-            self._start(_wait(sending))
-        return sending
+        self.answers.send([wire.pack(wire.Pull(**self._mine))])
 
     def close(self) -> None:
         """Nothing is read any more: for the compute thread, behind the last call there, when nothing else will come."""
@@ -255,7 +165,7 @@ class Workbench:
                 if self._pipeline.idle:
                     self.state = "idle"
                     self._put_away()
-                    self._give_up(at)
+                    self._times.give_up(at)
         finally:
             self._busy = False
 
@@ -270,15 +180,16 @@ class Workbench:
                 self.state = "delayed"
                 self._start(self._sleep(command))
             case pipeline.Answer():
-                self._answer(command, self._put_down())
+                self._answer(command, self._times.put_down())
             case pipeline.Report():
-                self._send([wire.pack(self._header(command, self._put_down()))])
+                self.answers.send([wire.pack(self._header(command, self._times.put_down()))])
 
     async def _sleep(self, command: pipeline.Delay) -> None:
         await asyncio.sleep(command.seconds)
         at = time.monotonic()
-        if self._clock is not None and self._clock.step == command.step:
-            self._clock.delay = self._clock.lap(at)
+        times = self._times.in_hand
+        if times is not None and times.step == command.step:
+            times.delay = times.lap(at)
         self._feed(pipeline.DelayOver(command.step), at)
 
     def _take_in_hand(self, step: int, at: float) -> None:
@@ -287,22 +198,8 @@ class Workbench:
         if self._in_hand is None or self._in_hand.step != step:
             self._put_away()
             self._in_hand = self._newest
-            self._give_up(at)
-            self._clock = _Clock(step, self._received_at, at - self._received_at, at)
+            self._times.begin(step, self._received_at, at)
         self.state = "computing"
-
-    def _give_up(self, at: float) -> None:
-        """The step in hand, if there is one, will not be answered."""
-        if self._clock is not None:
-            self._clock.delay = self._clock.lap(at)
-            self._dropped.append(self._clock)
-            self._clock = None
-
-    def _put_down(self) -> _Clock:
-        """The step in hand is answered."""
-        assert self._clock is not None
-        clock, self._clock = self._clock, None
-        return clock
 
     def _put_away(self) -> None:
         """The parameters in hand are not read any more."""
@@ -316,10 +213,11 @@ class Workbench:
 
     def _evaluated(self, loss: float | None) -> None:
         at = time.monotonic()
-        assert self._clock is not None
-        self._clock.evaluations.append(self._clock.lap(at))
+        times = self._times.in_hand
+        assert times is not None
+        times.evaluations.append(times.lap(at))
         if loss is None:
-            log.info("the parameters of step %d were taken back: evaluated for nothing", self._clock.step)
+            log.info("the parameters of step %d were taken back: evaluated for nothing", times.step)
         self._feed(pipeline.Lost() if loss is None else pipeline.Evaluated(loss), at)
 
     def _compute_place(
@@ -345,14 +243,14 @@ class Workbench:
         compute.forget(command.place)
         return None
 
-    def _answer(self, command: pipeline.Answer, clock: _Clock) -> None:
+    def _answer(self, command: pipeline.Answer, times: StepTimes) -> None:
         begun = time.monotonic()
 
         def answer(encoded: tuple[float, Sealed]) -> None:
             norm, sealed = encoded
-            clock.encoding = time.monotonic() - begun
-            header = self._header(command, clock, norm, sealed.block)
-            self._send_answer(command.step, [wire.pack(header), *sealed.frames])
+            times.encoding = time.monotonic() - begun
+            header = self._header(command, times, norm, sealed.block)
+            self.answers.send_answer(command.step, [wire.pack(header), *sealed.frames])
 
         self._beside.call("encode", answer, self._encode, command.step)
 
@@ -366,7 +264,7 @@ class Workbench:
     def _header(
         self,
         command: pipeline.Answer | pipeline.Report,
-        clock: _Clock,
+        times: StepTimes,
         norm: float | None = None,
         block: int | None = None,
     ) -> wire.Gradient:
@@ -377,32 +275,7 @@ class Workbench:
             losses=[loss for _, loss in command.losses],
             norm=norm,
             block=block,
-            wait=clock.wait,
-            compute=sum(clock.evaluations) + clock.encoding,
-            delay=clock.delay,
-            received_at=clock.received_at,
-            evaluations=clock.evaluations,
-            **self._told_dropped(command.step),
+            **times.told(),
+            **self._times.tell_dropped(command.step),
             **self._mine,
         )
-
-    def _told_dropped(self, step: int) -> dict[str, Any]:
-        """What was given up between the answer before and this step, once; what came later is for the next answer."""
-        if not self._dropped:
-            return {}
-        earlier = {clock.step: clock for clock in self._dropped if clock.step < step}
-        later = [clock for clock in self._dropped if clock.step >= step]
-        self._dropped.clear()
-        self._dropped.extend(later)
-        told = [earlier[number] for number in sorted(earlier)]
-        return {
-            "dropped": [clock.step for clock in told],
-            "dropped_received_at": [clock.received_at for clock in told],
-            "dropped_delay": [clock.delay for clock in told],
-            "dropped_evaluated": [len(clock.evaluations) for clock in told],
-            "dropped_evaluations": [seconds for clock in told for seconds in clock.evaluations],
-        }
-
-
-async def _wait(sending: Sending) -> None:
-    await sending

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import socket
 import time
-import uuid
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,8 +15,10 @@ from typing import Any
 from pgczmq.errors import JoinRefused, MasterUnreachable
 from pgczmq.net import wire
 from pgczmq.net.beside import compute_thread
+from pgczmq.net.born import Born, MasterLost, pauses
 from pgczmq.net.conditions import Conditions
-from pgczmq.net.life import Born, Life, MasterLost, Prepare, pauses
+from pgczmq.net.incarnations import new_life, new_process
+from pgczmq.net.life import Life, Prepare
 from pgczmq.net.silence import Silence
 from pgczmq.net.sockets import Sockets, endpoint
 from pgczmq.net.workbench import Prepared
@@ -98,7 +99,8 @@ class Worker:
     # ------------------------------------------------------------ lives
 
     async def _live(self) -> None:
-        incarnation = uuid.uuid4().hex[:16]
+        process = new_process()
+        incarnation = new_life(process)
         waits = pauses(incarnation)
         while not self._bye.done():
             try:
@@ -107,8 +109,8 @@ class Worker:
             except MasterLost as lost:
                 self._lost(str(lost))
             except JoinRefused as refused:
-                if self.number == self._number:
-                    raise
+                if self.number == self._number or (self.life is not None and self.life.mine):
+                    raise  # with a number of its own, or of its choice: another one would be refused, too
                 log.info("%s Asking for another number", refused)
                 self.number = self._number
             else:
@@ -120,7 +122,7 @@ class Worker:
                 self.life.close()
                 self.life = None
             await asyncio.sleep(next(waits))
-            incarnation = uuid.uuid4().hex[:16]
+            incarnation = new_life(process)
 
     async def _be_born(self, incarnation: str) -> Life:
         """The next life, at the address that the master has now."""

@@ -12,7 +12,7 @@ TOGETHER = 4096
 
 
 class BatchLog:
-    """What ``runlog.RunLog`` does, without a thread of its own and in batches.
+    """What ``recorder.RunLog`` does, without a thread of its own and in batches.
 
     Use as a context manager; everything recorded is on disk when it ends.
     """

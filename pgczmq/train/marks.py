@@ -74,7 +74,7 @@ class Mark:
 
 @value
 class Applied:
-    """One update.
+    """One update; or, without messages, that a process took up a checkpoint, and of step -1.
 
     Args:
         master: process that made it.

@@ -210,6 +210,8 @@ class PlainMaster:
         if saved.shape != self._params.shape:
             raise ConfigError(f"{directory} has {saved.size} parameters, this run {self.parameter_count}.")
         self._params[:] = saved
+        if self._marks:
+            self._lines.write(Applied(os.getpid(), time.monotonic(), -1, (), self.sha256()))
 
 
 class PlainWorker:

@@ -99,6 +99,8 @@ def test_without_a_name_it_is_the_newest_unfinished_run_of_the_same_configuratio
     assert found_in(tmp_path, asked, run_id=SIMULATED) == "simulated/step_000050, run simulated"
     with locked(tmp_path / "interrupted"):  # somebody works on it
         assert found_in(tmp_path, asked) == "killed/step_000010, run k"
+    leave(tmp_path, asked, 60, name="deserted", run_id="d", over=74)  # all its workers were gone for too long
+    assert found_in(tmp_path, asked) == "deserted/step_000060, run d"
 
 
 def test_a_path_is_a_run_or_one_checkpoint(tmp_path: Path) -> None:
@@ -185,6 +187,29 @@ def test_two_runs_do_not_share_a_directory(tmp_path: Path) -> None:
     found = find(asked, "auto", tmp_path, run_id="new")
     with locked(run), pytest.raises(ConfigError, match="is in use"), begin(asked, found, tmp_path, name="", run_id=""):
         pass
+
+
+@pytest.mark.parametrize("resume", ["auto", "PATH"])
+def test_what_somebody_still_works_on_is_not_read(tmp_path: Path, resume: str) -> None:
+    """Else the checkpoint that is written meanwhile would be set aside."""
+    asked = settings(name="run")
+    run = leave(tmp_path, asked, 10)
+    with locked(run), pytest.raises(ConfigError, match="is in use"):
+        find(asked, resume.replace("PATH", str(run)), tmp_path, run_id="new")
+
+
+def test_one_that_was_killed_before_anything_was_in_its_directory_begins_there(tmp_path: Path) -> None:
+    """Else its name would be taken for ever, and every restart would begin at step 0 somewhere else."""
+    asked = settings(name="run")
+    (tmp_path / "run").mkdir()
+    assert found_in(tmp_path, asked) == "run/None, run new"
+    (tmp_path / "run" / ".partial-config.toml").write_text("workers = ")
+    found = find(asked, "auto", tmp_path, run_id="new")
+    with begin(asked, found, tmp_path, name="run", run_id="new") as beginning:
+        assert beginning.directory == tmp_path / "run"
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "thesis.txt").write_text("not a run")
+    assert found_in(tmp_path, settings(name="theirs")) == "nothing"
 
 
 def test_the_checkpoint_that_was_evaluated_best_is_kept_and_named(tmp_path: Path) -> None:

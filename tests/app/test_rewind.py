@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from pgczmq.errors import ConfigError
+from pgczmq.recorder import RunLog
 from pgczmq.rewind import Rewound, is_in_use, locked, rewind
-from pgczmq.runlog import EvalRecord, EventRecord, LatencyRecord, RunLog, StepRecord, read
+from pgczmq.runlog import EvalRecord, EventRecord, LatencyRecord, StepRecord, read
 
 EMPTY: tuple[int, ...] = ()
 

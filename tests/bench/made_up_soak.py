@@ -154,7 +154,7 @@ def processes(evidence: Evidence, *, seconds: float = 1.0) -> Sequence[Process]:
     workers = [
         Process(f"worker {sent.mark.worker}", pid, 0.0, ended[pid], "killed", -9) for pid, sent in sorted(last.items())
     ]
-    turn = evidence.applied[KILLED_AT].at
+    turn = evidence.applied[KILLED_AT].at  # what it took up
     first, second = MASTERS
     return [
         Process("master", first, 0.0, turn, "killed", -9),

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 import zmq
 
-from pgczmq.bench.torture.matrix.links import GREETING, PORTS, Frames, Link, Trap, Way
+from pgczmq.bench.torture.machine import PORTS
+from pgczmq.bench.torture.matrix.links import GREETING, Frames, Link, Trap, Way
 
 HERE, LINKED = "127.0.0.1", "127.0.0.9"
 WAIT_SECONDS = 20

@@ -13,6 +13,7 @@ from pgczmq.bench.torture.soak.audit import AUDITED, Evidence, Findings, audit
 from pgczmq.bench.torture.soak.fates import Sample, fates, growth, leaks
 from pgczmq.config import FaultConfig
 from pgczmq.runlog import EventRecord
+from pgczmq.train import plain
 from pgczmq.train.marks import MARK_FLOATS, Mark, read_applied, read_sent
 
 Tamper = Callable[[Evidence], Evidence]
@@ -22,7 +23,7 @@ Tamper = Callable[[Evidence], Evidence]
 def test_a_run_with_a_killed_master_is_clean(tmp_path: Path, scheme: str) -> None:
     evidence = made_up(tmp_path, scheme)
     assert audit(evidence) == []
-    assert len(evidence.applied) == STEPS + KILLED_AT - RESUMED_AT
+    assert len(evidence.applied) == STEPS + KILLED_AT - RESUMED_AT + 1  # and one says what was taken up
 
 
 def change(values: Any, place: int, **fields: Any) -> list[Any]:
@@ -47,14 +48,14 @@ def update_left_out(evidence: Evidence) -> Evidence:
     return dataclasses.replace(evidence, applied=[*evidence.applied[:-2], evidence.applied[-1]])
 
 
-def resumed_too_far(evidence: Evidence) -> Evidence:
-    return dataclasses.replace(evidence, applied=[*evidence.applied[: RESUMED_AT - 1], *evidence.applied[KILLED_AT:]])
+def resumed_from_nowhere(evidence: Evidence) -> Evidence:
+    return dataclasses.replace(evidence, applied=change(evidence.applied, KILLED_AT, sha256="0" * 64))
 
 
-def resumed_from_another_state(evidence: Evidence) -> Evidence:
-    """As if the steps before the kill had not been thrown away, but carried on from."""
-    applied = [one for one in evidence.applied if one.master == MASTERS[0] or one.step >= KILLED_AT]
-    return dataclasses.replace(evidence, applied=applied)
+def resumed_from_another_step(evidence: Evidence) -> Evidence:
+    """As if the parameters of one step earlier had been taken up."""
+    earlier = evidence.applied[RESUMED_AT - 2].sha256
+    return dataclasses.replace(evidence, applied=change(evidence.applied, KILLED_AT, sha256=earlier))
 
 
 def two_masters_at_once(evidence: Evidence) -> Evidence:
@@ -154,10 +155,10 @@ def nobody_missing(evidence: Evidence) -> Evidence:
     [
         (step_twice, "steps.jsonl has step 3 after step 3"),
         (step_left_out, "steps.jsonl has step 5 after step 3"),
-        (update_twice, "process 101 applied step 2 after step 2"),
-        (update_left_out, "process 102 applied step 11 after step 9"),
-        (resumed_too_far, "process 102 applied step 5, but only 4 steps had been applied"),
-        (resumed_from_another_state, "parameters after step"),
+        (update_twice, "process 101 applied step 2 where step 3 was next"),
+        (update_left_out, "process 102 applied step 11 where step 10 was next"),
+        (resumed_from_nowhere, "process 102 went on with parameters 000000000000, which no step had made"),
+        (resumed_from_another_step, "process 102 applied step 5 where step 4 was next"),
         (two_masters_at_once, "process 101 applied step 11 after another had taken over"),
         (wrong_weight, "step 11 of pgc-cr: arrivals"),
         (other_weight_applied, "step 11 is recorded with"),
@@ -181,6 +182,23 @@ def nobody_missing(evidence: Evidence) -> Evidence:
 def test_what_is_wrong_is_found(tmp_path: Path, tamper: Tamper, found: str) -> None:
     told = audit(tamper(made_up(tmp_path)))
     assert any(found in sentence for sentence in told), told
+
+
+def test_a_master_that_took_up_a_checkpoint_and_applied_nothing_undoes_what_came_after_it(tmp_path: Path) -> None:
+    evidence = made_up(tmp_path)
+    config = evidence.config
+    last = plain.PlainMaster(plain.Arguments.of(config.task.args), seed=config.seed, lr=config.optimizer.lr)
+    last.restore(tmp_path)
+    applied = [*evidence.applied, dataclasses.replace(read_applied(tmp_path)[-1], master=103)]
+    left = dataclasses.replace(
+        evidence,
+        steps=evidence.steps[:RESUMED_AT],
+        answers=[answer for answer in evidence.answers if answer.step < RESUMED_AT],
+        applied=applied,
+        weights_sha256=last.sha256(),
+    )
+    assert audit(left) == []
+    assert fates(left, processes(evidence), Findings())["used"] == (WORKERS - 1) * RESUMED_AT
 
 
 def test_many_findings_of_a_kind_are_counted(tmp_path: Path) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from pgczmq.bench.torture.machine import free_port, taken_ports
 from pgczmq.bench.torture.soak import measure, undisturbed
 from pgczmq.bench.torture.soak.cast import Told
 from pgczmq.bench.torture.soak.fates import Sample
 from pgczmq.bench.torture.soak.measure import Plan, configured, held, left_over, spread
 from pgczmq.bench.torture.soak.mischief import Act, Mischief
-from pgczmq.bench.torture.soak.troop import Program, free_port, taken_ports
+from pgczmq.bench.torture.soak.troop import Program
 from pgczmq.bench.torture.soak.watch import Watch, last_line
 from pgczmq.errors import ConfigError
 

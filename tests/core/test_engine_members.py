@@ -1,5 +1,7 @@
 """Numbers and incarnations: who is admitted, who is probed, who is turned away."""
 
+import pytest
+
 from pgczmq.core.engine import Engine, Rules
 from pgczmq.core.events import Admit, Command, Heard, Joined, Left, Note, Probe, Ready, Reject, Tick
 from pgczmq.core.members import Members
@@ -119,6 +121,34 @@ def test_the_holder_asking_again_turns_its_rival_away() -> None:
     engine = started()
     engine.handle(Joined(1, "b", 1.0))
     assert engine.handle(Joined(1, "a1", 1.5)) == [Reject(1, "b", ALIVE), Admit(1, "a1")]
+
+
+def lives_of_one_process(number: int | None) -> Engine:
+    """Worker 1 is in its first life, and the hello of its second one is read."""
+    engine = started()
+    engine.handle(Left(1, "a1", "stopped", 0.1))
+    assert engine.handle(Joined(1, "p1", 0.2, "p")) == [Admit(1, "p1")]
+    engine.handle(Ready(1, "p1", 0.3))
+    assert engine.handle(Joined(number, "p2", 1.0, "p")) == [Probe(1, "p1")]
+    return engine
+
+
+@pytest.mark.parametrize("number", [1, None])
+def test_what_a_worker_said_in_its_life_before_does_not_keep_the_next_one_out(number: int | None) -> None:
+    """A master that was stopped reads both at once, in any order."""
+    engine = lives_of_one_process(number)
+    assert engine.handle(Heard(1, "p1", 1.1)) == []
+    assert engine.handle(Joined(1, "p1", 1.1, "p")) == []
+    hear_all_but(engine, 1, 1.2)
+    assert engine.handle(Tick(1.2)) == [Note("left", "worker 1 begins again", worker=1), Admit(1, "p2")]
+    assert kinds(engine.handle(Ready(1, "p2", 1.3)))[0] is Note
+
+
+def test_the_life_of_another_process_must_find_nobody_alive() -> None:
+    engine = lives_of_one_process(1)
+    assert kinds(engine.handle(Joined(1, "q1", 1.1, "q"))) == [Reject, Probe]
+    assert engine.handle(Heard(1, "p1", 1.2)) == [Reject(1, "q1", ALIVE)]
+    assert engine.handle(Joined(1, "q2", 1.3, "q")) == [Probe(1, "p1")], "they are of one process, and have no number"
 
 
 def test_a_worker_that_says_hello_again_must_get_ready_again_and_is_then_sent_the_open_step() -> None:

@@ -1,14 +1,16 @@
 """Faults as planned: the same for whoever asks, as often as said, and nothing that contradicts itself."""
 
 from collections import Counter
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgczmq.core.faults import HARMLESS, KINDS, LASTING, OF_MESSAGES, FaultPlan, FaultRule
+from pgczmq.core.faults import HARMLESS, LASTING, OF_MESSAGES, FaultPlan, FaultRule, Kind
 from pgczmq.errors import ConfigError
 
+KINDS = get_args(Kind)
 NUMBERS = st.frozensets(st.integers(0, 20), min_size=1, max_size=5)
 
 

@@ -1,8 +1,9 @@
 """A worker that sends the answers to thousands of closed steps at once costs bounded memory, and loses nothing."""
 
-from pgczmq.core.engine import LATE_TOLD_AT_MOST, Engine, Rules
+from pgczmq.core.engine import Engine, Rules
 from pgczmq.core.events import Applied, Apply, Arrived, Joined, Publish, Ready, Spoiled, Use
 from pgczmq.core.progress import Progress
+from pgczmq.core.received import LATE_TOLD_AT_MOST
 from pgczmq.core.schemes import Settings, build
 
 STEP = 3 * LATE_TOLD_AT_MOST

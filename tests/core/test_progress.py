@@ -7,8 +7,22 @@ import pytest
 from test_engine import Run
 
 from pgczmq.core.divergence import Losses
-from pgczmq.core.engine import Engine, Rules
-from pgczmq.core.events import Applied, Apply, Checkpoint, Evaluate, Finish, Joined, Left, Publish, Spoiled, Stop, Tick
+from pgczmq.core.engine import BACK_SECONDS, Engine, Rules
+from pgczmq.core.events import (
+    Applied,
+    Apply,
+    Checkpoint,
+    Evaluate,
+    Finish,
+    Joined,
+    Left,
+    Note,
+    Publish,
+    Send,
+    Spoiled,
+    Stop,
+    Tick,
+)
 from pgczmq.core.policies import Plan, PolicyState
 from pgczmq.core.progress import Progress
 from pgczmq.core.schemes import Scheme
@@ -97,6 +111,30 @@ def test_divergence_is_measured_from_the_runs_first_loss() -> None:
             break
     assert isinstance(said[-1], Finish) and said[-1].diverged
     assert step == 20 + 22  # with losses from before the break in the window; 24 if there were none
+
+
+def test_a_run_that_goes_on_does_not_wait_long_for_workers_it_can_do_without() -> None:
+    run = Run()
+    run.start()
+    run.step(0, (0, 1, 2))
+    other = resumed(run)
+    for worker in (0, 1, 3):
+        other.join(worker, at=105.0)
+    assert not [command for command in other.tick(100.0 + BACK_SECONDS) if isinstance(command, Publish)]
+    assert other.tick(100.1 + BACK_SECONDS)[0] == Note("waiting", "going on without workers 2")
+    assert other.engine.open_step == 1
+    sent = other.join(2, at=112.0)
+    assert Send(2, 1) in sent
+
+
+def test_a_run_that_goes_on_waits_for_enough_workers() -> None:
+    run = Run()
+    run.start()
+    run.step(0, (0, 1, 2))
+    other = resumed(run)
+    other.join(0, at=105.0)
+    other.tick(100.1 + BACK_SECONDS)
+    assert other.engine.phase == "starting"
 
 
 def test_when_all_steps_are_done_it_says_so_at_once() -> None:

@@ -127,7 +127,7 @@ class Cluster:
         )
         compute = make(self.size, welcome.held, welcome.coefficients, seconds)
         conditions = self.conditions.setdefault(welcome.worker, conditions_of(self.faults, welcome.worker))
-        return Prepared(compute, pipeline, self.rules.heartbeat, conditions)
+        return Prepared(compute, pipeline, conditions)
 
     # ------------------------------------------------------------ what happened
 

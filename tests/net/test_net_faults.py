@@ -11,9 +11,9 @@ from cluster import BEAT, Cluster, both_payloads, is_step, rules, run, running, 
 from test_net_losses import exactly_once
 
 from pgczmq.core.faults import FaultPlan, FaultRule
+from pgczmq.net.answers import SENDINGS_AT_MOST
 from pgczmq.net.conditions import Conditions
 from pgczmq.net.faulty import MANNERS, Faulty, conditions_of
-from pgczmq.net.workbench import SENDINGS_AT_MOST
 from pgczmq.runlog import LatencyRecord, WorkerRecord
 
 STEPS = 8

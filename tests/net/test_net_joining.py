@@ -1,6 +1,5 @@
 """Who is let in and who is not: numbers, second lives, strangers, and peers that say what they are not."""
 
-import dataclasses
 import logging
 
 import msgpack
@@ -14,6 +13,7 @@ from test_net_runs import recomputed
 from pgczmq.errors import JoinRefused
 from pgczmq.net import wire
 from pgczmq.net.exchange import Version
+from pgczmq.net.hub import Hub
 from pgczmq.net.payload import Sealed
 from pgczmq.runlog import LatencyRecord, StepRecord
 
@@ -56,11 +56,11 @@ async def test_a_second_live_worker_with_the_same_number_is_refused_and_the_firs
 
 
 @pytest.mark.timeout(60)
-async def test_a_worker_answers_its_master_beside_its_own_heartbeat():
+async def test_a_worker_answers_its_master_beside_its_own_heartbeat(monkeypatch):
     """Which comes as seldom as a rival waits: here not at all."""
     cluster = cluster_of(start_timeout=40.0)
-    build = cluster.prepared
-    cluster.prepared = lambda *arguments: dataclasses.replace(build(*arguments), heartbeat=3600.0)
+    admit = Hub.admit
+    monkeypatch.setattr(Hub, "admit", lambda self, worker, incarnation, _: admit(self, worker, incarnation, 3600.0))
     async with running(cluster, workers=(1,)) as scene:  # it waits for the others and has nothing else to say
         await cluster.saw(is_event("ready", 1))
         second = scene.start(1)

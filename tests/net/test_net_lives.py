@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from itertools import islice
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from numpy_task import NumpyWorker
 from test_net_runs import recomputed
 
 from pgczmq.errors import JoinRefused, MasterUnreachable
-from pgczmq.net import life, wire, worker
+from pgczmq.net import born, life, wire, worker
 from pgczmq.net.hub import Peer
+from pgczmq.net.incarnations import new_life, new_process
 from pgczmq.net.silence import Silence
 from pgczmq.net.sockets import Sockets
 from pgczmq.net.worker import Worker
@@ -128,7 +130,7 @@ async def test_what_is_computed_while_the_master_dies_is_waited_for_and_thrown_a
             await stack.enter_async_context(lives_of(first, (0, 1)))
             await stack.enter_async_context(lives_of(first, (2,), Held))
             await asyncio.get_running_loop().run_in_executor(None, Held.begun.wait, 30)
-        async with master_of(second, port):
+        async with master_of(second, port) as ending:
             await second.saw(is_event("joined", 2))
             await second.saw(is_step(5))
             assert not [record for record in second.latencies if record.worker == 2]
@@ -136,6 +138,8 @@ async def test_what_is_computed_while_the_master_dies_is_waited_for_and_thrown_a
             Held.may.set()
             await second.saw(is_event("ready", 2))
             mine = await second.saw(lambda record: getattr(record, "incarnation", "") == second.hub.incarnation(2))
+            second.master.stop("enough")
+            await ending  # what is applied is on record
     assert Held.ended[0] < Held.built[1]
     assert mine.evaluated == 2
     assert np.array_equal(second.compute.params, recomputed(second))
@@ -147,6 +151,7 @@ async def test_a_worker_that_may_have_any_number_keeps_its_own_and_takes_another
     async with contextlib.AsyncExitStack() as stack:
         async with master_of(first, port):
             await stack.enter_async_context(lives_of(first, (0, 2)))
+            await first.saw(is_event("joined", 0))
             (free,) = await stack.enter_async_context(lives_of(first, (None,)))
             await first.saw(is_step(1))
             assert free.worker.number == 1
@@ -196,6 +201,44 @@ async def test_a_stale_life_whose_number_is_taken_is_refused_for_good():
         second = scene.start(2)
         with pytest.raises(JoinRefused, match="worker 2 is already in this run and alive"):
             await second.task
+        cluster.master.stop("enough")
+        await scene.ended()
+
+
+@pytest.mark.timeout(60)
+async def test_what_a_worker_said_in_its_life_before_does_not_keep_the_next_one_out():
+    """As after a stop of the master: what lay unread was said before the hello, and may be read after it."""
+    cluster, process = cluster_of(), new_process()
+    async with running(cluster, workers=(0, 1)) as scene:
+        with Stranger(cluster, 2, new_life(process)) as before, Stranger(cluster, 2, new_life(process)) as after:
+            await before.be_ready()
+            await after.say(after.hello())
+            welcome = asyncio.create_task(after.hear(wire.Welcome))
+            while not welcome.done():
+                await before.say(wire.Heartbeat(state="idle", step=0, **before.mine))
+                await asyncio.wait({welcome}, timeout=0.02)
+            assert welcome.result().worker == 2
+            assert cluster.events("left")[0].text == "worker 2 begins again"
+        cluster.master.stop("enough")
+        await scene.ended()
+
+
+@pytest.mark.timeout(60)
+async def test_a_worker_that_may_have_any_number_and_cannot_work_here_says_so_at_once():
+    """Whatever its number: it would be refused with any other, too, and would take them all."""
+
+    class Another(NumpyWorker):
+        fingerprint: ClassVar = {"model": "another"}
+
+    def refuses(*_):
+        raise JoinRefused("this code was not run")
+
+    cluster = cluster_of()
+    async with running(cluster, workers=(0, 1)) as scene:
+        for make, why in ((Another, "its model differs"), (refuses, "this code was not run")):
+            with pytest.raises(JoinRefused, match=why):
+                await scene.start(None, make=make).task
+        assert len([record for record in cluster.events("joined") if record.worker == 2]) == 2
         cluster.master.stop("enough")
         await scene.ended()
 
@@ -278,8 +321,8 @@ async def test_the_masters_name_is_looked_up_in_every_life(monkeypatch, caplog):
 
 
 def test_tries_are_further_apart_each_time_up_to_a_bound_and_differ_between_workers():
-    one, other = (list(islice(life.pauses(name), 12)) for name in ("a", "b"))
-    shortest, longest = life.PAUSE_SECONDS
+    one, other = (list(islice(born.pauses(name), 12)) for name in ("a", "b"))
+    shortest, longest = born.PAUSE_SECONDS
     assert shortest / 2 <= one[0] <= shortest
     assert all(longest / 2 <= pause <= longest for pause in one[6:])
     assert one != other

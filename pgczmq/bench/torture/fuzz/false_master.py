@@ -19,7 +19,8 @@ from pgczmq import config as configs
 from pgczmq.bench.torture.fuzz.hostile import Frames, Hostile
 from pgczmq.bench.torture.fuzz.judge import grown
 from pgczmq.bench.torture.fuzz.zmtp import Peer
-from pgczmq.bench.torture.soak.troop import PORTS, Program, free_port
+from pgczmq.bench.torture.machine import Doors, free_port
+from pgczmq.bench.torture.soak.troop import Program
 from pgczmq.errors import ClusterError, WireError
 from pgczmq.net import wire
 from pgczmq.train import plain
@@ -136,9 +137,7 @@ class FalseMaster:
         self._change = threading.Condition()
         self._step = -1
         self._beaten_at = 0.0
-        self._doors = [socket.create_server((HOST, port + offset)) for offset in range(PORTS)]
-        for offset, door in enumerate(self._doors):
-            threading.Thread(target=self._welcome, args=(offset, door), daemon=True).start()
+        self._doors = Doors(HOST, port, self._welcome)
 
     def __enter__(self) -> "FalseMaster":
         """Open already."""
@@ -146,22 +145,16 @@ class FalseMaster:
 
     def __exit__(self, *error: object) -> None:
         """Close everything."""
-        for door in self._doors:
-            with contextlib.suppress(OSError):
-                door.shutdown(socket.SHUT_RDWR)
-            door.close()
+        self._doors.close()
         for peer in self._peers.values():
             peer.__exit__()
 
-    def _welcome(self, offset: int, door: socket.socket) -> None:
+    def _welcome(self, offset: int, stream: socket.socket) -> None:
         with contextlib.suppress(OSError):
-            while True:
-                stream, _ = door.accept()
-                with contextlib.suppress(OSError):
-                    peer = Peer(stream, _KINDS[offset])
-                    with self._change:
-                        self._peers[offset] = peer
-                        self._change.notify_all()
+            peer = Peer(stream, _KINDS[offset])
+            with self._change:
+                self._peers[offset] = peer
+                self._change.notify_all()
 
     def _at(self, offset: int) -> Peer:
         with self._change:

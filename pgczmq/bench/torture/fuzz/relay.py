@@ -5,8 +5,8 @@ import socket
 import threading
 
 from pgczmq.bench.torture.fuzz.zmtp import CHUNK, Parser
+from pgczmq.bench.torture.machine import PORTS, Doors
 
-PORTS = 4
 KEPT_AT_MOST = 200
 """Messages to each port, the first ones."""
 
@@ -26,9 +26,7 @@ class Relay:
         self.heard: list[list[list[bytes]]] = [[] for _ in range(PORTS)]
         self._port = port
         self._ends: list[socket.socket] = []
-        self._doors = [socket.create_server((host, port + offset)) for offset in range(PORTS)]
-        for offset, door in enumerate(self._doors):
-            threading.Thread(target=self._welcome, args=(offset, door), daemon=True).start()
+        self._doors = Doors(host, port, self._welcome)
 
     def __enter__(self) -> "Relay":
         """Open already."""
@@ -36,23 +34,21 @@ class Relay:
 
     def __exit__(self, *error: object) -> None:
         """Close everything; its threads end with that."""
-        for end in (*self._doors, *self._ends):
+        self._doors.close()
+        for end in self._ends:
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
             end.close()
 
-    def _welcome(self, offset: int, door: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                worker, _ = door.accept()
-                try:
-                    master = socket.create_connection(("127.0.0.1", self._port + offset))
-                except OSError:
-                    worker.close()
-                    continue
-                self._ends += [worker, master]
-                threading.Thread(target=self._lead, args=(worker, master, offset), daemon=True).start()
-                threading.Thread(target=self._lead, args=(master, worker, None), daemon=True).start()
+    def _welcome(self, offset: int, worker: socket.socket) -> None:
+        try:
+            master = socket.create_connection(("127.0.0.1", self._port + offset))
+        except OSError:
+            worker.close()
+            return
+        self._ends += [worker, master]
+        threading.Thread(target=self._lead, args=(worker, master, offset), daemon=True).start()
+        threading.Thread(target=self._lead, args=(master, worker, None), daemon=True).start()
 
     def _lead(self, source: socket.socket, sink: socket.socket, offset: int | None) -> None:
         parser = Parser()

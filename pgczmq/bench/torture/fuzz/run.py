@@ -15,7 +15,8 @@ from pgczmq.bench.torture.fuzz.hostile import Hostile
 from pgczmq.bench.torture.fuzz.judge import findings, grown, named, refused
 from pgczmq.bench.torture.fuzz.liar import Liar
 from pgczmq.bench.torture.fuzz.relay import Relay
-from pgczmq.bench.torture.soak.troop import Program, free_port
+from pgczmq.bench.torture.machine import free_port
+from pgczmq.bench.torture.soak.troop import Program
 from pgczmq.config import RunConfig
 from pgczmq.errors import ClusterError
 from pgczmq.train import plain

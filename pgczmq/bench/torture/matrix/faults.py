@@ -6,7 +6,8 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from pgczmq.bench.torture.matrix.links import BEYOND_ALL_BOUNDS, GREETING, NONSENSE, PORTS
+from pgczmq.bench.torture.machine import PORTS
+from pgczmq.bench.torture.matrix.links import BEYOND_ALL_BOUNDS, GREETING, NONSENSE
 from pgczmq.bench.torture.matrix.stage import Program, Stage
 from pgczmq.bench.torture.matrix.states import End
 

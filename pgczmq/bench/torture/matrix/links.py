@@ -8,10 +8,10 @@ them reaches the peer as a message.
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
-PORTS = 4
+from pgczmq.bench.torture.machine import Doors
+
 CHUNK = 2**16
 GREETING = 64
 """Bytes before the first frame of a connection."""
@@ -130,9 +130,7 @@ class Link:
         self._flows: list[_Flow] = []
         self.refused = 0
         """Connections of the worker's that the master was not there for."""
-        self._doors = [socket.create_server((host, port + offset)) for offset in range(PORTS)]
-        for offset, door in enumerate(self._doors):
-            _begin(self._welcome, offset, door)
+        self._doors = Doors(host, port, self._welcome)
 
     def __enter__(self) -> "Link":
         """Already open."""
@@ -140,10 +138,7 @@ class Link:
 
     def __exit__(self, *error: object) -> None:
         """Close everything; its threads end with that."""
-        for door in self._doors:
-            with contextlib.suppress(OSError):
-                door.shutdown(socket.SHUT_RDWR)
-            door.close()
+        self._doors.close()
         with self._change:
             flows, self._flows = self._flows, []
         for flow in flows:
@@ -187,26 +182,21 @@ class Link:
 
     # ------------------------------------------------------------ threads
 
-    def _welcome(self, offset: int, door: socket.socket) -> None:
-        while True:
-            try:
-                worker, _ = door.accept()
-            except OSError:
-                return
-            self._wait_until_whole()
-            try:
-                master = socket.create_connection(("127.0.0.1", self._port + offset))
-            except OSError:
-                self.refused += 1
-                worker.close()
-                continue
-            for end in (worker, master):
-                end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            flows = [_Flow(Way(offset, True), worker, master), _Flow(Way(offset, False), master, worker)]
-            with self._change:
-                self._flows += flows
-            for flow in flows:
-                _begin(self._copy, flow)
+    def _welcome(self, offset: int, worker: socket.socket) -> None:
+        self._wait_until_whole()
+        try:
+            master = socket.create_connection(("127.0.0.1", self._port + offset))
+        except OSError:
+            self.refused += 1
+            worker.close()
+            return
+        for end in (worker, master):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        flows = [_Flow(Way(offset, True), worker, master), _Flow(Way(offset, False), master, worker)]
+        with self._change:
+            self._flows += flows
+        for flow in flows:
+            threading.Thread(target=self._copy, args=(flow,), daemon=True).start()
 
     def _wait_until_whole(self) -> None:
         with self._change:
@@ -242,7 +232,3 @@ class Link:
     def _wait_for(self, way: Way) -> None:
         with self._change:
             self._change.wait_for(lambda: not self._cut and way not in self._held)
-
-
-def _begin(routine: Callable[..., None], *args: object) -> None:
-    threading.Thread(target=routine, args=args, daemon=True).start()

@@ -17,12 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pgczmq.bench.torture.matrix.links import PORTS, Link
+from pgczmq.bench.torture.machine import FIRST_PORT, LAST_PORT, PORTS, taken_ports, working_in
+from pgczmq.bench.torture.matrix.links import Link
 from pgczmq.errors import ClusterError
 
 LOOK_SECONDS = 0.02
-FIRST_PORT, LAST_PORT = 20_000, 32_000
-"""Below what the system gives to whoever asks for any port."""
 BASE = {
     "name": "run",
     "workers": 2,
@@ -234,13 +233,8 @@ class Stage:
 
     def leftovers(self) -> list[str]:
         """What is still there of programs that have ended: processes that work in the directory, ports."""
-        found = [f"process {pid}" for pid in _working_in(self.directory)]
-        for offset in range(PORTS):
-            try:
-                socket.create_server(("127.0.0.1", self.port + offset)).close()
-            except OSError:
-                found.append(f"port {self.port + offset}")
-        return found
+        found = [f"process {pid}" for pid in working_in(self.directory)]
+        return found + [f"port {port}" for port in taken_ports(self.port)]
 
 
 def _host(number: int) -> str:
@@ -258,12 +252,3 @@ def _free_ports(links: int) -> int:
                     probes.enter_context(contextlib.closing(socket.create_server((host, first + offset))))
             return first
     raise ClusterError("no four neighbouring ports are free on this machine.")
-
-
-def _working_in(directory: Path) -> list[int]:
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and (entry / "cwd").readlink() == directory:
-                found.append(int(entry.name))
-    return found

@@ -93,24 +93,28 @@ def lineage(applied: Sequence[Applied], findings: Findings) -> list[Applied]:
     before: Applied | None = None
     ended: set[int] = set()
     for one in applied:
-        goes_on = before is not None and before.master == one.master
         if one.master in ended:
             findings.add("two masters", f"process {one.master} applied step {one.step} after another had taken over")
-        if before is not None and goes_on and one.step != before.step + 1:
-            text = f"process {one.master} applied step {one.step} after step {before.step}"
-            findings.add("order of updates", text)
-        if before is not None and not goes_on:
+        if before is not None and before.master != one.master:
             ended.add(before.master)
-        if one.step > len(line):
-            text = f"process {one.master} applied step {one.step}, but only {len(line)} steps had been applied"
-            findings.add("missing updates", text)
-        line = [*line[: one.step], one] if one.step < len(line) else _appended(line, one)
+        if not one.messages:
+            line = _taken_up(line, one, findings)
+        elif one.step != len(line):
+            text = f"process {one.master} applied step {one.step} where step {len(line)} was next"
+            findings.add("order of updates", text)
+            line = line[: one.step]
+        if one.messages:
+            line.append(one)
         before = one
     return line
 
 
-def _appended(line: list[Applied], one: Applied) -> list[Applied]:
-    line.append(one)
+def _taken_up(line: list[Applied], one: Applied, findings: Findings) -> list[Applied]:
+    """The updates up to the newest with just these parameters."""
+    for steps in range(len(line), 0, -1):
+        if line[steps - 1].sha256 == one.sha256:
+            return line[:steps]
+    findings.add("taken up", f"process {one.master} went on with parameters {one.sha256[:12]}, which no step had made")
     return line
 
 

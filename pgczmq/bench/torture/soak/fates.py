@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from pgczmq.app.faults import faults_of
-from pgczmq.bench.torture.soak.audit import Evidence, Findings, lineage
+from pgczmq.bench.torture.soak.audit import Evidence, Findings
 from pgczmq.train.marks import Applied, Sent
 
 LAST_SECONDS = 2.0
@@ -125,7 +125,7 @@ class _Lost:
         self._plan = faults_of(evidence.config)
         self._processes = {process.pid: process for process in processes}
         self._masters = dict(_masters(evidence))
-        self._redone = dict(_redone(lineage(evidence.applied, Findings()), evidence.applied))
+        self._redone = dict(_redone(evidence.applied))
         self._master_ends = [process.ended for process in processes if process.role == "master"]
 
     def why(self, sent: Sent, *, heard_later: bool) -> str:
@@ -161,12 +161,13 @@ def _masters(evidence: Evidence) -> Iterator[tuple[str, int]]:
                 yield origin.master, one.master
 
 
-def _redone(line: Sequence[Applied], applied: Sequence[Applied]) -> Iterator[tuple[int, int]]:
-    """For each master's process whose last steps another one did again: the first of these."""
+def _redone(applied: Sequence[Applied]) -> Iterator[tuple[int, int]]:
+    """For each master's process after which another one took up a checkpoint: the first step that was done again."""
     order = list(dict.fromkeys(one.master for one in applied))
-    first = {one.master: one.step for one in reversed(applied)}
+    steps = {one.sha256: one.step + 1 for one in applied if one.messages}
+    taken_up = {one.master: steps.get(one.sha256, 0) for one in applied if not one.messages}
     for earlier, later in pairwise(order):
-        yield earlier, first[later]
+        yield earlier, taken_up.get(later, 0)
 
 
 # ---------------------------------------------------------------- growth

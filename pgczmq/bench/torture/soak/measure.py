@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from pgczmq.app import master
+from pgczmq.bench.torture.machine import free_port, taken_ports, working_in
 from pgczmq.bench.torture.soak import audit as audits
 from pgczmq.bench.torture.soak.audit import Evidence, Findings
 from pgczmq.bench.torture.soak.cast import LOOK_SECONDS, Cast, Told
 from pgczmq.bench.torture.soak.fates import fates, growth, leaks
 from pgczmq.bench.torture.soak.mischief import Mischief
 from pgczmq.bench.torture.soak.run import Course
-from pgczmq.bench.torture.soak.troop import free_port, taken_ports, working_in
 from pgczmq.bench.torture.soak.undisturbed import compared
 from pgczmq.config import RunConfig, load
 from pgczmq.errors import ConfigError
@@ -125,7 +125,7 @@ def soak(plan: Plan, directory: Path, say: Callable[[str], None]) -> dict[str, A
         "scheme": config.scheme.name,
         "seconds": lasted,
         "steps": len(evidence.steps),
-        "updates": len(evidence.applied),
+        "updates": sum(bool(one.messages) for one in evidence.applied),
         "masters": len(cast.master.lives),
         "worker_processes": sum(len(worker.lives) for worker in cast.workers),
         "deeds": cast.told.deeds,

@@ -33,12 +33,14 @@ class Course:
         self._lasts = seconds
         self._patience = patience
         self._say = say
+        self._interrupted = False
         self._begun_at = self._said_at = time.monotonic()
 
     def run(self) -> float:
         """All of it; returns for how many seconds mischief was done. Ctrl+C ends that, and then everybody in order."""
         self._begun_at = time.monotonic()
         lasted = 0.0
+        before = signal.signal(signal.SIGINT, self._interrupt)
         try:
             try:
                 self._up()
@@ -52,7 +54,12 @@ class Course:
             for program in self._cast.programs:
                 program.end(signal.SIGKILL, "killed")
                 program.collect(END_SECONDS)
+            signal.signal(signal.SIGINT, before)
         return lasted
+
+    def _interrupt(self, *signal_and_frame: object) -> None:
+        """Heard at the next look, and not while a process is being started, of which nobody would know then."""
+        self._interrupted = True
 
     def _up(self) -> None:
         for program in self._cast.programs:
@@ -126,6 +133,9 @@ class Course:
 
     def _look(self) -> None:
         self._cast.look()
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
         if time.monotonic() - self._said_at >= SAY_SECONDS:
             self._said_at = time.monotonic()
             deeds = ", ".join(f"{count} {deed}" for deed, count in sorted(self._cast.told.deeds.items()))

@@ -1,10 +1,8 @@
 """The programs of a soak: each in one role, started, signalled and started again, and watched in /proc."""
 
-import contextlib
 import ctypes
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,13 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pgczmq.bench.torture.soak.fates import Process, Sample
-from pgczmq.errors import ClusterError
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
-PORTS = 4
-FIRST_PORT, LAST_PORT = 20_000, 32_000
-"""Below what the system gives to whoever asks for any port: it must still be free when the master is started again."""
 
 
 class Program:
@@ -146,38 +140,3 @@ def _end_with_parent() -> None:
     """In the child, where the system can do that: it is killed when its supervisor ends, however that comes."""
     if sys.platform == "linux":
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def free_port() -> int:
-    """The first of four neighbouring ports that are free on this machine now.
-
-    Raises:
-        ClusterError: there are none.
-    """
-    bases = list(range(FIRST_PORT, LAST_PORT, PORTS))
-    begin = os.getpid() % len(bases)  # several soaks at a time need not all begin at the first
-    for base in [*bases[begin:], *bases[:begin]]:
-        if not taken_ports(base):
-            return base
-    raise ClusterError("no four neighbouring ports are free on this machine.")
-
-
-def taken_ports(base: int) -> list[int]:
-    """Which of the four ports from here on somebody listens on."""
-    taken = []
-    for port in range(base, base + PORTS):
-        try:
-            socket.create_server(("127.0.0.1", port)).close()
-        except OSError:
-            taken.append(port)
-    return taken
-
-
-def working_in(directory: Path) -> list[int]:
-    """Processes whose current directory this is."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if entry.name.isdecimal() and (entry / "cwd").readlink() == directory:
-                found.append(int(entry.name))
-    return found

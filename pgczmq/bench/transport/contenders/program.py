@@ -180,7 +180,7 @@ async def _serve_worker(work: Work, host: str, port: int, number: int, security:
             on_new_step=scheme.on_new_step,
             delay=NoDelay().seconds,
         )
-        return Prepared(VectorWorker(work, welcome.worker), pipeline, HEARTBEAT)
+        return Prepared(VectorWorker(work, welcome.worker), pipeline)
 
     with Sockets(security=security) as sockets:
         await Worker(sockets, host=host, port=port, number=number, prepare=prepare, master_timeout=MASTER_TIMEOUT).run()

@@ -1,0 +1,88 @@
+"""The commands around a run: keys and the machine before it, its records after it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgczmq.cli.common import ConfigOption, JsonOption, SetOption, check_writable, guarded, load_config
+
+
+def make_keys(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Where the key files are; net.keys of a run.")
+    ] = Path("pgc-keys"),
+    master: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Make a master's keys; this is where its workers reach it."),
+    ] = None,
+    worker: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Make a key for one worker alone, to be shut out alone; may be repeated."),
+    ] = None,
+) -> None:
+    """Make the keys of a master and its workers, and the list of who may join (SECURITY.md)."""
+
+    def command() -> int:
+        from pgczmq.cli import keygen
+
+        keygen.make(directory, master, worker or [])
+        return 0
+
+    guarded(command)
+
+
+def doctor(
+    config: ConfigOption = None,
+    settings: SetOption = None,
+    master: Annotated[
+        str | None, typer.Option(metavar="tcp://HOST:PORT", help="Also check the way to this master.")
+    ] = None,
+) -> None:
+    """Check the installation, this machine, and the way to a master."""
+
+    def command() -> int:
+        from pgczmq.cli.doctor import show
+
+        return show(load_config(config, settings), master)
+
+    guarded(command)
+
+
+def replay(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a finished run.")], json: JsonOption = None
+) -> None:
+    """Simulate a run from its records: does the simulator decide as the run did?
+
+    Once with the recorded arrivals, which must come out exactly, and once with the recorded durations alone.
+    """
+
+    def command() -> int:
+        from pgczmq.cli.replay import show
+
+        if json is not None:
+            check_writable(json)
+        return show(run, json)
+
+    guarded(command)
+
+
+def report(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories, or files written by --json.")],
+) -> None:
+    """Compare finished runs in one table."""
+
+    def command() -> int:
+        from rich.console import Console
+
+        from pgczmq.runlog import read_result
+        from pgczmq.view.tables import comparison
+
+        unfinished = [run for run in runs if run.is_dir() and not (run / "result.json").exists()]
+        finished = [read_result(run) for run in runs if run not in unfinished]
+        Console().print(comparison(finished))
+        for run in unfinished:
+            Console(stderr=True).print(f"{run} has no result: still running, or it failed", markup=False)
+        return 0
+
+    guarded(command)
