@@ -1,9 +1,11 @@
 """Writes what a run leaves behind while it goes on."""
 
+import contextlib
 import logging
 import os
 import queue
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
@@ -25,6 +27,7 @@ class RunLog:
         self._queue: queue.SimpleQueue[Record | threading.Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._write, name="runlog", daemon=True)
         self._failure: Exception | None = None
+        self._tell: Callable[[str], None] | None = None
 
     def __enter__(self) -> "RunLog":
         """Start the writer."""
@@ -38,7 +41,13 @@ class RunLog:
         self._queue.put(None)
         self._thread.join()
         if self._failure is not None and error is None:
-            raise PgcError(f"cannot write the run's records in {self.directory}: {_reason(self._failure)}.")
+            raise PgcError(f"{self._reason}. What it did since then is not on record: free space, then --resume auto.")
+
+    def when_failed(self, tell: Callable[[str], None]) -> None:
+        """Call this, on the writer's thread, as soon as nothing can be written any more."""
+        self._tell = tell
+        if self._failure is not None:
+            tell(self._reason)
 
     def record(self, record: Record) -> None:
         """Take a record; kinds without a file are left out. Never blocks."""
@@ -46,11 +55,21 @@ class RunLog:
             self._queue.put(record)
 
     def sync(self) -> None:
-        """Wait until everything recorded so far is on disk, or the disk has failed."""
+        """Wait until everything recorded so far is on disk.
+
+        Raises:
+            OSError: it is not, since the disk has failed.
+        """
         written = threading.Event()
         self._queue.put(written)
         while self._thread.is_alive() and not written.wait(0.1):
             pass
+        if self._failure is not None:
+            raise OSError(self._reason)
+
+    @property
+    def _reason(self) -> str:
+        return f"the run's records cannot be written in {self.directory}: {_said(self._failure)}"
 
     def _write(self) -> None:
         files: dict[str, TextIO] = {}
@@ -60,10 +79,13 @@ class RunLog:
             self._drain(files)
         except Exception as error:  # whatever it is, somebody may be waiting for this thread
             self._failure = error
-            log.error("the run's records can no longer be written in %s: %s", self.directory, _reason(error))
+            log.error("%s", self._reason)
+            if self._tell is not None:
+                self._tell(self._reason)
         finally:
             for file in files.values():
-                file.close()
+                with contextlib.suppress(OSError):  # said already
+                    file.close()
 
     def _drain(self, files: dict[str, TextIO]) -> None:
         while (record := self._queue.get()) is not None:
@@ -79,5 +101,5 @@ class RunLog:
                     file.flush()
 
 
-def _reason(error: Exception) -> str:
+def _said(error: Exception | None) -> str:
     return error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"

@@ -10,6 +10,7 @@
 Times are seconds since the run's start on the master's monotonic clock.
 """
 
+import contextlib
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pgczmq.core.values import value
-from pgczmq.errors import ConfigError
+from pgczmq.errors import ConfigError, PgcError
 
 # ---------------------------------------------------------------- records
 
@@ -255,8 +256,19 @@ def create_directory(root: Path, name: str) -> Path:
 
 
 def write_result(directory: Path, result: Result) -> None:
-    """Write ``result.json``."""
-    (directory / "result.json").write_text(to_json(result) + "\n")
+    """Write ``result.json``, whole or not at all.
+
+    Raises:
+        PgcError: it cannot be written.
+    """
+    file, temporary = directory / "result.json", directory / ".partial-result.json"
+    try:
+        temporary.write_text(to_json(result) + "\n")
+        temporary.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise PgcError(f"cannot write {file}: {error.strerror}. Free space there, then --resume auto.") from None
 
 
 def read_result(path: Path) -> Result:

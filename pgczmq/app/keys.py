@@ -62,8 +62,8 @@ def access_of(config: RunConfig) -> Access:
     file = Path(net.keys) / MASTER_FILE
     if not file.exists():
         raise ConfigError(
-            f"workers need keys to join unless net.bind is 127.0.0.1: got net.bind={net.bind}, net.security="
-            f"{net.security} and no {file}. Make keys with pgc keygen --master "
+            f"workers need keys to join where net.security is curve or net.bind is not 127.0.0.1: got net.bind="
+            f"{net.bind}, net.security={net.security} and no {file}. Make keys with pgc keygen --master "
             f"tcp://{net.bind if loopback else 'THIS-HOST'}:{net.port or 'PORT'}. On a network that you trust you can "
             "add --insecure instead; or keep 127.0.0.1 and let workers come through an SSH tunnel."
         )

@@ -1,6 +1,7 @@
 """A run on this machine as its master: parts built, sockets bound, driven to the end, result written."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -123,7 +124,8 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None, 
             sink(record)
 
         keeper = keeper_of(config, beginning, scheme.coefficients_NC, runlog.sync)
-        result = asyncio.run(_Run(config, scheme, beginning, record, access, keeper).run(model, crew))
+        this = _Run(config, scheme, beginning, record, access, keeper)
+        result = asyncio.run(this.run(model, crew, runlog.when_failed))
         write_result(beginning.directory, result)
         sink(result)
     return result
@@ -146,8 +148,10 @@ class _Run:
         self._evaluation: EvalRecord | None = None
         self._begun = 0.0
 
-    async def run(self, model: MasterModel, crew: Crew | None) -> Result:
-        """Serve, and say how it went."""
+    async def run(
+        self, model: MasterModel, crew: Crew | None, when_failed: Callable[[Callable[[str], None]], None]
+    ) -> Result:
+        """Serve, and say how it went; ``when_failed`` takes whom to call when nothing can be recorded any more."""
         interrupts, trained = _Interrupts(), model.trained
         self._record(self._about(trained))
         if self._beginning.event is not None:
@@ -167,6 +171,7 @@ class _Run:
             self._begun = time.monotonic() - self._beginning.at
             master = self._master(hub, trained)
             interrupts.end(master.stop)
+            when_failed(_stopper(master.stop))
             running = Running(
                 hub.ports.control, self._directory, master.stop, lambda: len(master.ready), self._access.local
             )
@@ -267,6 +272,17 @@ class _Run:
             weights_sha256=trained.sha256(),
             run=str(self._directory),
         )
+
+
+def _stopper(stop: Callable[[str, int], None]) -> Callable[[str], None]:
+    """Ends a run from any thread: with nothing on record it could not be gone on with."""
+    loop = asyncio.get_running_loop()
+
+    def tell(reason: str) -> None:
+        with contextlib.suppress(RuntimeError):  # it has ended
+            loop.call_soon_threadsafe(stop, reason, 70)
+
+    return tell
 
 
 class _Interrupts:

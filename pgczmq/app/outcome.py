@@ -1,6 +1,7 @@
 """What a driver's run leaves, the same for real and simulated ones: its result, and its checkpoints."""
 
 import math
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -109,14 +110,18 @@ class Keeper:
             files: writes the model's into a directory.
 
         Raises:
-            OSError, RuntimeError: a full disk. Earlier checkpoints are as they were.
+            OSError: a full disk. Earlier checkpoints are as they were.
         """
         self._sync()
         state = self._about | {"step": progress.steps, "progress": progress.plain()}
         best = self._best()
-        written = checkpoints.write(
-            self._directory, progress.steps, files=files, state=state, keep=self._keep, best=best
-        )
+        try:
+            written = checkpoints.write(
+                self._directory, progress.steps, files=files, state=state, keep=self._keep, best=best
+            )
+        except (OSError, RuntimeError) as error:  # torch does not say what is the matter
+            free = shutil.disk_usage(self._directory.parent).free
+            raise OSError(f"{error}; {free / 1e6:,.1f} MB are free in {self._directory}") from error
         kept = checkpoints.steps(self._directory)
         is_spared = best is not None and best in kept[: -self._keep]
         return f"saved {written.name}" + (f"; step_{best:06d} is kept, evaluated best" if is_spared else "")

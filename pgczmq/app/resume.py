@@ -104,6 +104,11 @@ def _automatic(config: RunConfig, root: Path, run_id: str) -> Found | None:
     if not directory.is_dir():
         return None
     found = _newest(config, directory, run_id)
+    if found is None and checkpoints.newest(directory / CHECKPOINTS).damaged:
+        raise ConfigError(
+            f"all checkpoints of {directory} are damaged, as the lines above say. To begin this run again, move that "
+            "directory away; to go on, put a whole checkpoint back."
+        )
     if found is None and _is_unfinished(directory):
         saved = _resolved(directory)
         if _is_bare(directory) or (saved is not None and not differing(saved, config)):
@@ -140,9 +145,8 @@ def _named(config: RunConfig, path: Path, run_id: str) -> Found:
         return _checked(config, path, path.resolve().parents[1] if at_home else None, run_id)
     found = _newest(config, path, run_id)
     if found is None:
-        raise ConfigError(
-            f"--resume is auto, never, or a run directory or checkpoint: {path} is none with a whole checkpoint."
-        )
+        what = "has no whole checkpoint" if path.is_dir() else "is not there"
+        raise ConfigError(f"--resume is auto, never, or the path of a run directory or a checkpoint: {path} {what}.")
     return found
 
 

@@ -70,6 +70,7 @@ class Worker:
             MasterUnreachable: it did not answer for ``master_timeout`` seconds.
         """
         self._bye: asyncio.Future[wire.Bye] = asyncio.get_running_loop().create_future()
+        log.info("looking for the master at %s, for %g s at most", self._where, self._master_timeout)
         tasks = [self._start(self._live()), self._start(self._watch())]
         try:
             return await self._bye
@@ -180,9 +181,8 @@ class Worker:
             at = time.monotonic()
             silent = self._silence.look(at, LOOK_SECONDS)
             if silent > self._master_timeout:
-                where = endpoint(self._host, self._port)
                 raise MasterUnreachable(
-                    f"the master at {where} has not answered for {silent:.0f} s"
+                    f"the master at {self._where} has not answered for {silent:.0f} s"
                     f"{self._because()}. Is it running there, and is the port open?"
                 )
             self._remind(silent)
@@ -193,8 +193,12 @@ class Worker:
         """Every now and then, while there was no master yet."""
         if self._heard_at is None and silent > self._reminded + REMIND_SECONDS:
             self._reminded = silent
-            where, left = endpoint(self._host, self._port), self._master_timeout - silent
-            log.warning("no master answers at %s%s: giving up in %.0f s", where, self._because(), left)
+            left = self._master_timeout - silent
+            log.warning("no master answers at %s%s: giving up in %.0f s", self._where, self._because(), left)
+
+    @property
+    def _where(self) -> str:
+        return endpoint(self._host, self._port)
 
     def _because(self) -> str:
         return f" ({self._why})" if self._why else ""

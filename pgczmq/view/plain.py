@@ -43,7 +43,7 @@ def lines(record: Record, view: RunView) -> list[str]:
         case EvalRecord():
             return [_line(record.at, _eval(record))]
         case Result():
-            return [_line(record.seconds, _result(record))]
+            return [_line(max(record.seconds, view.latest_at), _result(record))]
         case _:
             return []
 

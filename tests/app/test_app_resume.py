@@ -111,7 +111,7 @@ def test_a_path_is_a_run_or_one_checkpoint(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     (run / "checkpoints" / "step_000010").rename(elsewhere)
     assert found_in(tmp_path, asked, str(elsewhere)) == "None/elsewhere, run abc"
-    with pytest.raises(ConfigError, match=r"nowhere is none with a whole checkpoint"):
+    with pytest.raises(ConfigError, match=r"nowhere is not there"):
         find(asked, str(tmp_path / "nowhere"), tmp_path, run_id="new")
 
 
@@ -254,3 +254,16 @@ def test_one_checkpoint_that_is_named_must_be_whole(tmp_path: Path) -> None:
     (path / "model.bin").write_bytes(b"")
     with pytest.raises(ConfigError, match=r"step_000020 is damaged: model\.bin"):
         find(settings(), str(path), tmp_path, run_id="new")
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_left_as_it_is(tmp_path: Path) -> None:
+    """To begin again would throw away records, of all times when storage is bad."""
+    asked = settings(name="run")
+    directory = leave(tmp_path, asked, 10, 20)
+    (directory / "steps.jsonl").write_text("records\n")
+    for model in directory.glob("checkpoints/*/model.bin"):
+        model.write_bytes(b"")
+    with pytest.raises(ConfigError, match=r"all checkpoints of .*run are damaged"):
+        find(asked, "auto", tmp_path, run_id="new")
+    assert (directory / "steps.jsonl").read_text() == "records\n"
+    assert len(list(directory.glob("checkpoints/step_*"))) == 2

@@ -235,6 +235,8 @@ async def test_a_worker_that_may_have_any_number_and_cannot_work_here_says_so_at
 
     cluster = cluster_of()
     async with running(cluster, workers=(0, 1)) as scene:
+        for worker in (0, 1):
+            await cluster.saw(is_event("ready", worker))
         for make, why in ((Another, "its model differs"), (refuses, "this code was not run")):
             with pytest.raises(JoinRefused, match=why):
                 await scene.start(None, make=make).task
