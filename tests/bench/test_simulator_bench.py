@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pgczmq.bench import simulator as bench
-from pgczmq.cli import bench as command
+from pgczmq.cli import races as command
 from pgczmq.core.schemes import SCHEMES
 from pgczmq.train.gradient import PartitionGradient
 

@@ -292,7 +292,7 @@ async def test_a_spoiled_step_keeps_all_but_the_culprit_and_changes_nothing(scen
     assert made.finite
     assert scene.combiner.version.step == 1
     assert scene.released == {0, 1, 2}
-    assert await scene.combiner.capture(lambda updates: updates) == (1, 1)
+    assert (await scene.combiner.capture(scene.compute.params.copy)).any()
     np.testing.assert_allclose(scene.compute.params, -scene.compute.lr * 2.0, rtol=1e-6)
 
 
