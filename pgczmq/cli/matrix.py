@@ -27,7 +27,8 @@ def show(states: str, faults: str, *, jobs: int, times: cells.Times, json_file: 
     for outcome in cells.run_all(todo, jobs=jobs, times=times):
         outcomes.append(outcome)
         typer.echo(f"{len(outcomes)}/{len(todo)} {line(outcome)}")
-    Console().print(matrix_table([asdict(outcome) for outcome in outcomes]))
+    shown = Console() if Console().is_terminal else Console(width=160)
+    shown.print(matrix_table([asdict(outcome) for outcome in outcomes]))
     slow = [outcome for outcome in outcomes if (outcome.gone or 0) > SLOW_SECONDS]
     wrong = [outcome for outcome in outcomes if outcome.wrong]
     for outcome in [*wrong, *(one for one in slow if one not in wrong)]:
