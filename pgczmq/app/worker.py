@@ -108,7 +108,7 @@ class Preparation:
 
     Args:
         threads: torch threads when the run leaves it to the worker.
-        allowed: ``module:function`` names of code that a run may name.
+        allowed: what a run may name beside what is built in, see ``allowed.asked_for``.
     """
 
     def __init__(self, threads: int, allowed: Collection[str]) -> None:
@@ -121,7 +121,7 @@ class Preparation:
         """What an admitted worker needs; imports torch where the task is one of its own.
 
         Raises:
-            JoinRefused: the run names code that this worker may not run.
+            JoinRefused: the run asks for what this worker's user has not allowed.
             ConfigError: something about the task does not work.
         """
         config = loads(welcome.config)
@@ -164,7 +164,7 @@ async def serve(
         host, port: the master's control address.
         number: this worker's, None for the lowest free.
         security: how it connects.
-        allowed: ``module:function`` names of code that a run may name.
+        allowed: what a run may name beside what is built in, see ``allowed.asked_for``.
         threads: torch threads; all cores unless set here or in the run.
         master_timeout: seconds to wait for a master that does not answer.
 

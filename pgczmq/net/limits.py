@@ -12,10 +12,10 @@ frames of a message          FRAMES_AT_MOST are looked at, the others are read a
 a header                     wire.HEADER_BYTES_AT_MOST
 a subscription               SUBSCRIPTION_BYTES_AT_MOST
 strangers remembered         STRANGERS_AT_MOST; the one heard longest ago is forgotten first, never an admitted worker
-joins                        ``Hub`` admits JOINS_A_SECOND, after a burst of twice as many as there are workers
+joins                        JOINS_A_SECOND are admitted, after a burst of as many and two for each worker
 answers to strangers         ANSWERS_A_SECOND, after a burst of as many and two for each worker
 peers named                  PEERS_NAMED_AT_MOST in the log and the events, each once; what more they do is counted
-late answers told            core.engine.LATE_TOLD_AT_MOST, between two steps
+late answers told            core.received.LATE_TOLD_AT_MOST, between two steps
 connections                  STRANGERS_CONNECTED_AT_MOST and two for each worker that are no worker's, to either
                              ROUTER; to a broadcast, where nobody can tell, as many and two more for each worker
 a message without end        WAITING_BYTES_AT_MOST and eight payloads; subscriptions of one connection
