@@ -168,9 +168,11 @@ class Handshakes:
     Args:
         host, port: of the master's control socket.
         security: the worker's.
+        who: it is, in errors.
     """
 
-    def __init__(self, host: str, port: int, security: Security) -> None:
+    def __init__(self, host: str, port: int, security: Security, who: str = "this worker") -> None:
+        self._who = who
         self._host = host
         self._port = port
         self._mine = "CURVE" if isinstance(security, CurveClient) else "NULL"
@@ -191,10 +193,10 @@ class Handshakes:
             return False
         if kind == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
             raise AuthenticationFailed(
-                f"the master at {self._host} port {self._port} does not know this worker's key. Its list of keys must "
+                f"the master at {self._host} port {self._port} does not know {self._who}'s key. Its list of keys must "
                 "have it: pgc keygen --worker NAME there adds one, with a connection file for this machine."
             )
-        self._compare(mechanism_of(self._host, self._port))
+        self._compare(mechanism_of(self._host, self._port, mine=self._mine))
         return bool(kind == zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 
     def _compare(self, theirs: str) -> None:
@@ -202,34 +204,37 @@ class Handshakes:
         self._broken_off = self._broken_off + 1 if theirs == self._mine == "CURVE" else 0
         if theirs == "CURVE" and self._mine == "NULL":
             raise AuthenticationFailed(
-                f"{where} wants a key, and this worker has none. Put the connection file that pgc keygen wrote there, "
+                f"{where} wants a key, and {self._who} has none. Put the connection file that pgc keygen wrote there, "
                 "pgc-connect.json, into this directory, or name it in PGC_CONNECT."
             )
         if theirs == "NULL" and self._mine == "CURVE":
             raise AuthenticationFailed(
-                f"{where} uses no keys, and this worker would send nothing in the clear, since its connection file "
+                f"{where} uses no keys, and {self._who} would send nothing in the clear, since its connection file "
                 "holds keys. Either is wrong: the address, or how the master was started."
             )
         if self._broken_off >= SURE_AFTER:
             raise AuthenticationFailed(
-                f"{where} has another key than the one this worker was given. Either the connection file is older "
+                f"{where} has another key than the one {self._who} was given. Either the connection file is older "
                 "than the master's keys, or this is not the master that it is for."
             )
 
 
-def mechanism_of(host: str, port: int) -> str:
+def mechanism_of(host: str, port: int, *, mine: str) -> str:
     """How a ZeroMQ socket greets: NULL, CURVE or PLAIN; empty when nothing there greets in time.
 
     Version 3 of the protocol (RFC 23): each side sends 64 bytes before anything else, and has the mechanism in them.
-    Those of the other side come after our signature and version already, so that there is nothing to disagree with.
+    Those of the other side come after our signature and version already. Ours follow, so that the master learns who
+    was here, and its log with it: a socket of ZeroMQ's may leave before it has said how it came.
     """
-    mine = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00"
+    greeting = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + mine.encode().ljust(20, b"\0")
+    greeting = greeting.ljust(_GREETING_BYTES, b"\0")
     theirs = b""
     try:
         with socket.create_connection((host, port), timeout=PROBE_SECONDS) as stream:
-            stream.sendall(mine)
+            stream.sendall(greeting[: _MECHANISM.start])
             while len(theirs) < _GREETING_BYTES and (more := stream.recv(_GREETING_BYTES - len(theirs))):
                 theirs += more
+            stream.sendall(greeting[_MECHANISM.start :])
     except OSError:
         return ""
     if len(theirs) < _GREETING_BYTES or theirs[:1] != b"\xff":
