@@ -52,10 +52,6 @@ class Watch:
             self.steps, self.applied_at = int(last["step"]) + 1, float(last["applied_at"])
         return [seen for event in self._new_events() if (seen := self._take(event)) is not None]
 
-    def master_ended(self) -> None:
-        """The next one knows nobody yet."""
-        self.ready.clear()
-
     def _take(self, event: dict[str, Any]) -> Seen | None:
         worker = event["worker"]
         if worker is None:
