@@ -101,3 +101,28 @@ def bench_step(
         return 0
 
     guarded(command)
+
+
+@bench.command("views")
+def bench_views(
+    task: Annotated[
+        str, typer.Option(help="What is trained; soak takes no time of its own, and 20 ms are added to each answer.")
+    ] = "soak",
+    workers: Annotated[int, typer.Option(min=2, max=128, help="Worker processes.")] = 8,
+    steps: Annotated[int, typer.Option(min=20, help="Steps of each turn that count.")] = 200,
+    rounds: Annotated[int, typer.Option(min=2, help="Turns of each: nobody looks, a dashboard, three viewers.")] = 10,
+    json: JsonOption = None,
+) -> None:
+    """Measure what a dashboard, and three viewers with pgc top, take from the steps of a run; minutes.
+
+    Real runs on this machine, in turns with runs that nobody looks at.
+    """
+
+    def command() -> int:
+        from pgczmq.bench.views.measure import Work
+        from pgczmq.cli.views import show
+
+        show(Work(task, workers, steps), rounds=rounds, json_file=json)
+        return 0
+
+    guarded(command)

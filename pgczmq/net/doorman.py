@@ -14,7 +14,7 @@ import socket
 import stat
 import struct
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -77,18 +77,19 @@ class Doorman:
 
     Args:
         control, gradients: ports of the sockets that messages come out of.
-        broadcasts: ports of those that only subscriptions come to.
+        params, metrics: ports of those that only subscriptions come to.
         workers: of the run.
         message_bytes: of a gradient's payload.
     """
 
     def __init__(
-        self, *, control: int, gradients: int, broadcasts: Collection[int], workers: int, message_bytes: int
+        self, *, control: int, gradients: int, params: int, metrics: int, workers: int, message_bytes: int
     ) -> None:
         strangers = STRANGERS_CONNECTED_AT_MOST + 2 * workers
-        self._broadcasts = broadcasts
-        subscriptions = Limit(SUBSCRIPTIONS_BYTES_AT_MOST, strangers + 2 * workers, QUIET_BULK)
-        self._limits = dict.fromkeys(broadcasts, subscriptions)
+        self._broadcasts = {params, metrics}
+        subscribers = strangers + 2 * workers
+        self._limits = {params: Limit(SUBSCRIPTIONS_BYTES_AT_MOST, subscribers, QUIET_BULK)}
+        self._limits[metrics] = Limit(SUBSCRIPTIONS_BYTES_AT_MOST, subscribers, 0)
         self._limits[control] = Limit(WAITING_BYTES_AT_MOST, strangers, QUIET_CONTROL)
         self._limits[gradients] = Limit(WAITING_BYTES_AT_MOST + 8 * message_bytes, strangers, QUIET_BULK)
         self._looked_at: float | None = None

@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,11 +21,15 @@ from pgczmq.net.exchange import Exchange, Version
 from pgczmq.net.guests import Guests
 from pgczmq.net.limits import Blame, words
 from pgczmq.net.payload import Sealed
+from pgczmq.net.ports import Make, Ports, neighbours
 from pgczmq.net.sockets import Sockets, listen_here, send_now
+from pgczmq.picture import Seen
 
 log = logging.getLogger("pgczmq.master")
 
 MESSAGES_IN_A_ROW = 32
+SUBSCRIBED, UNSUBSCRIBED = b"\x01", b"\x00"
+"""To everything."""
 
 
 @value
@@ -36,16 +41,6 @@ class Peer:
 
     identity: bytes
     descriptor: int = -1
-
-
-@dataclass(frozen=True)
-class Ports:
-    """The four ports, as bound."""
-
-    control: int
-    gradients: int
-    params: int
-    metrics: int
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class Hub:
     Args:
         sockets: makes and closes them.
         bind: address to listen on.
-        port: control port, the other three follow; 0 for any free ones.
+        port: control port, the other three follow; 0 for any four that are free.
         run: run id; ``master``: this process's incarnation.
         config: the run as TOML, for the workers.
         assignments: what each worker holds.
@@ -84,22 +79,23 @@ class Hub:
         assignments: Sequence[Assignment],
         exchange: Exchange,
     ) -> None:
-        def at(offset: int) -> int:
-            return port + offset if port else 0
-
         message_bytes = exchange.sizes["tcp"].total
-        self._control, control = sockets.control_router(bind, port)
-        self._gradients, gradients = sockets.bulk_router(bind, at(1), message_bytes)
-        self._params, params = sockets.broadcast(bind, at(2), message_bytes)
-        self._metrics, metrics = sockets.broadcast(bind, at(3), 1024)
-        self.ports = Ports(control, gradients, params, metrics)
+        makers: list[Make] = [
+            partial(sockets.control_router, bind),
+            partial(sockets.bulk_router, bind, message_bytes=message_bytes),
+            partial(sockets.broadcast, bind, message_bytes=message_bytes),
+            partial(sockets.showing, bind),
+        ]
+        (self._control, self._gradients, self._params, self._metrics), first = neighbours(sockets, port, makers)
+        self.ports = Ports.from_first(first)
         self._local, self._local_name = None, f"ipc://@pgczmq-{master}"
         if exchange.shares:
-            self._local = sockets.local_broadcast(self._local_name, params)
-            listen_here(self._gradients, self._local_name, gradients)
+            self._local = sockets.local_broadcast(self._local_name, self.ports.params)
+            listen_here(self._gradients, self._local_name, self.ports.gradients)
         self.exchange = exchange
         self.mine: dict[str, Any] = {"run": run, "master": master}
         self.bye: wire.Bye | None = None  # once it is said
+        self.watched = asyncio.Event()  # while somebody wants pictures
         self._config = config
         self._assignments = assignments
         self._guests = Guests(len(assignments))
@@ -107,9 +103,10 @@ class Hub:
         self._unready: set[str] = set()
         self.blamed = Blame()
         self.doorman = Doorman(
-            control=control,
-            gradients=gradients,
-            broadcasts=(params, metrics),
+            control=self.ports.control,
+            gradients=self.ports.gradients,
+            params=self.ports.params,
+            metrics=self.ports.metrics,
             workers=len(assignments),
             message_bytes=message_bytes,
         )
@@ -242,6 +239,21 @@ class Hub:
         """Messages on the gradients socket, for ever."""
         return self._messages(self._gradients)
 
+    async def viewers(self) -> None:
+        """Hear who begins to watch, and when nobody does any more, for ever.
+
+        Anybody can say that they cease, without having watched, and ZeroMQ takes them for the last one: then the others
+        have no news, and begin again.
+        """
+        for count in itertools.count(1):
+            said = await self._metrics.recv()
+            if count % MESSAGES_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+            if said == SUBSCRIBED:
+                self.watched.set()
+            elif said == UNSUBSCRIBED:
+                self.watched.clear()
+
     async def _messages(self, socket: zmq.asyncio.Socket) -> AsyncIterator[tuple[Peer, list[zmq.Frame]]]:
         for count in itertools.count(1):
             frames = await socket.recv_multipart(copy=False)
@@ -302,9 +314,9 @@ class Hub:
         for socket in filter(None, (self._local, self._params)):
             self._send_now(socket, [wire.pack(message)])
 
-    def publish_metrics(self, message: wire.Metrics) -> None:
-        """Send to whoever watches."""
-        self._send_now(self._metrics, [wire.pack(message)])
+    def show(self, seen: Seen) -> None:
+        """Send a picture of the run to whoever watches and keeps up."""
+        self._send_now(self._metrics, [wire.pack(wire.Metrics(now=seen.now, picture=seen.picture, **self.mine))])
 
     def _send_now(self, socket: zmq.asyncio.Socket, frames: list[object]) -> bool:
         """Send without waiting. A full queue is a slow peer, not an error; a missing one is gone."""

@@ -18,6 +18,7 @@ peers named                  PEERS_NAMED_AT_MOST in the log and the events, each
 late answers told            core.received.LATE_TOLD_AT_MOST, between two steps
 connections                  STRANGERS_CONNECTED_AT_MOST and two for each worker that are no worker's, to either
                              ROUTER; to a broadcast, where nobody can tell, as many and two more for each worker
+a viewer                     two pictures wait for it, and sockets.VIEWER_BYTES in the system's buffers
 a message without end        WAITING_BYTES_AT_MOST and eight payloads; subscriptions of one connection
                              SUBSCRIPTIONS_BYTES_AT_MOST, beside ZeroMQ's heartbeats; looked at every
                              ``doorman.LOOK_SECONDS``, more rarely with thousands of connections, on Linux

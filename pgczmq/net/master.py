@@ -20,9 +20,11 @@ from pgczmq.net.hub import Hub
 from pgczmq.net.payload import Way
 from pgczmq.net.pulse import Pulse, verdict
 from pgczmq.net.reception import Reception
+from pgczmq.net.showing import Showing
 from pgczmq.net.sideline import Sideline
 from pgczmq.net.tasks import Tasks
 from pgczmq.net.watchdog import watch
+from pgczmq.picture import Picture, Seen, Source
 from pgczmq.runlog import EventRecord, Sink, StepRecord
 
 log = logging.getLogger("pgczmq.master")
@@ -52,6 +54,7 @@ class Master:
         sink: takes the records; must not block.
         heartbeat: seconds between beats.
         started_at: of the run, on time.monotonic; records count from there.
+        source: of the pictures for viewers.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Master:
         sink: Sink,
         heartbeat: float,
         started_at: float,
+        source: Source = lambda: Seen(Picture(), 0.0),
     ) -> None:
         self._engine = engine
         self._hub = hub
@@ -71,7 +75,8 @@ class Master:
         self._tasks = Tasks(self._failed)
         self._combiner = Combiner(compute, hub.exchange, self._failed, self._wanted_ways, updates=self._begins_at.steps)
         self._sideline = Sideline(engine, self._combiner, aside, start=self._tasks.start, record=self._record)
-        self._pulse = Pulse(engine, hub, heartbeat, now=self._now, feed=self._feed, beaten=self._publish_metrics)
+        self._pulse = Pulse(engine, hub, heartbeat, now=self._now, feed=self._feed)
+        self._showing = Showing(hub, source)
         self._sink = sink
         self._heartbeat = heartbeat
         self._started_at = started_at
@@ -101,6 +106,8 @@ class Master:
         self._finish = asyncio.get_running_loop().create_future()
         reception = self._reception
         for routine in (reception.read_control(), reception.read_gradients(), self._pulse.beat(), watch(self._stalled)):
+            self._tasks.start(routine)
+        for routine in (self._hub.viewers(), self._showing.show()):
             self._tasks.start(routine)
         self._tasks.start(self._hub.doorman.keep(self._hub.blamed))
         try:
@@ -235,6 +242,7 @@ class Master:
         self._pulse.broadcast(at)
         self._reception.published(self._params.step, at)
         self._hub.publish_params(self._params, self._combiner.version)
+        self._showing.published()
         if self._wanted_ways() - self._combiner.version.sealed.keys():  # somebody came back during the update
             for worker in self._engine.ready:
                 self._send_params(worker, self._hub.incarnation(worker))
@@ -301,19 +309,6 @@ class Master:
         self._hub.bye = bye
 
     # ------------------------------------------------------------ what is told
-
-    def _publish_metrics(self) -> None:
-        self._hub.publish_metrics(
-            wire.Metrics(
-                step=self._steps,
-                steps=self._engine.steps,
-                loss=self._loss,
-                ready=self._engine.ready,
-                late_fraction=self._engine.late_fraction,
-                refused=self._hub.blamed.refused,
-                **self._hub.mine,
-            )
-        )
 
     def _stalled(self, seconds: float) -> None:
         text = f"the event loop was blocked for {seconds:.2f} s"

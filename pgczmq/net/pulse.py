@@ -24,7 +24,6 @@ class Pulse:
         heartbeat: seconds between beats.
         now: seconds on the run's clock.
         feed: hands the engine an event.
-        beaten: called after every beat.
     """
 
     def __init__(
@@ -35,14 +34,12 @@ class Pulse:
         *,
         now: Callable[[], float],
         feed: Callable[[events.Event], None],
-        beaten: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._hub = hub
         self._heartbeat = heartbeat
         self._now = now
         self._feed = feed
-        self._beaten = beaten
         self._broadcast_at = math.inf  # the open step was published
         self._alarm: asyncio.TimerHandle | None = None
         self._tick_due = self._alarm_due = math.inf
@@ -106,7 +103,6 @@ class Pulse:
             self._hub.publish(wire.Beacon(step=self._engine.open_step, **self._hub.mine))
         for worker, incarnation in self._hub.admitted():
             self.send_beat(worker, incarnation)
-        self._beaten()
 
 
 def verdict(outcome: events.Outcome) -> dict[str, Any]:

@@ -99,6 +99,10 @@ class Reception:
 
     def _on_control(self, peer: Peer, message: wire.ToMaster) -> None:
         if isinstance(message, wire.Hello):
+            if message.run == wire.DOCTOR:
+                reason = f"this master runs {self._hub.mine['run']}"
+                self._hub.answer(peer, wire.Rejected(reason=reason, fingerprint=dict(self._compute.fingerprint)))
+                return
             self._hub.note_hello(peer, message)
             if self._engine.phase == "finished":
                 self._hub.say_bye(peer)

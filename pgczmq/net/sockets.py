@@ -41,6 +41,8 @@ log = logging.getLogger("pgczmq")
 
 BROADCAST_BYTES = 64 * 2**20
 """A broadcast socket queues about this much for each subscriber."""
+VIEWER_BYTES = 256 * 2**10
+"""So much the system keeps for a viewer that takes nothing, at either end."""
 FRAMES_IN_A_ROW = 1000
 CURVE_BYTES = 33
 """By so much a frame grows when it is encrypted (RFC 26: 8 for the command, 8 nonce, 16 to check it, 1 for flags)."""
@@ -50,6 +52,10 @@ _HEARTBEAT = {zmq.HEARTBEAT_IVL: 2_000, zmq.HEARTBEAT_TIMEOUT: 10_000, zmq.HEART
 # to it that something is acknowledged, pings at least. A TTL above 65.5 s is taken for a short one (libzmq#4226).
 _BULK_HEARTBEAT = {zmq.HEARTBEAT_IVL: 10_000, zmq.HEARTBEAT_TIMEOUT: 3_600_000, zmq.HEARTBEAT_TTL: 0}
 _BULK_HEARTBEAT |= {zmq.TCP_MAXRT: 20_000}
+# ZeroMQ aborts a process whose queue of received messages was full when its peer went, as that of a viewer that was
+# stopped, when its next ping is due (an assertion in stream_engine_base.cpp). So here nobody pings: pictures come all
+# the time, and TCP ends a connection over which nothing is taken.
+_WATCHING = {zmq.HEARTBEAT_IVL: 0, zmq.TCP_MAXRT: 20_000}
 _COMMON = {
     zmq.LINGER: 0,
     zmq.IPV6: 1,
@@ -148,10 +154,20 @@ class Sockets:
         return socket, _bind(socket, bind, port)
 
     def broadcast(self, bind: str, port: int, message_bytes: int) -> tuple[zmq.asyncio.Socket, int]:
-        """Parameters, or metrics, to all who subscribe."""
+        """Parameters to all who subscribe."""
         # At least 2, so that a beacon in the queue never costs anybody the parameters behind it.
         mark = max(2, min(1000, BROADCAST_BYTES // max(1, message_bytes)))
         socket = self._make(zmq.PUB, _BULK_HEARTBEAT, high_water_mark=mark)
+        self._bound(socket, SUBSCRIPTION_BYTES_AT_MOST)
+        return socket, _bind(socket, bind, port)
+
+    def showing(self, bind: str, port: int) -> tuple[zmq.asyncio.Socket, int]:
+        """Pictures to all who watch, and word of whoever begins and of the last one who ceases.
+
+        Two wait for a viewer that does not keep up.
+        """
+        options = _WATCHING | {zmq.SNDBUF: VIEWER_BYTES, zmq.XPUB_VERBOSE: 1}
+        socket = self._make(zmq.XPUB, options, high_water_mark=2)
         self._bound(socket, SUBSCRIPTION_BYTES_AT_MOST)
         return socket, _bind(socket, bind, port)
 
@@ -177,9 +193,16 @@ class Sockets:
         return self._connect(socket, endpoint, identity)
 
     def subscriber(self, endpoint: str, message_bytes: int) -> zmq.asyncio.Socket:
-        """A worker's or viewer's end of a broadcast."""
+        """A worker's end of a broadcast."""
         socket = self._make(zmq.SUB, _BULK_HEARTBEAT, high_water_mark=4)
         self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
+        socket.setsockopt(zmq.SUBSCRIBE, b"")
+        return self._connect(socket, endpoint)
+
+    def viewer(self, endpoint: str) -> zmq.asyncio.Socket:
+        """A viewer's end."""
+        socket = self._make(zmq.SUB, _WATCHING | {zmq.RCVBUF: VIEWER_BYTES}, high_water_mark=2)
+        self._bound(socket, HEADER_BYTES_AT_MOST)
         socket.setsockopt(zmq.SUBSCRIBE, b"")
         return self._connect(socket, endpoint)
 

@@ -19,10 +19,13 @@ import msgspec
 from msgspec import Meta
 
 from pgczmq.errors import WireError
+from pgczmq.picture import EVENTS, HISTORY, RECENT, Numbers, Picture
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Raised with every change of what a message may hold: peers refuse keys that they do not know."""
 HEADER_BYTES_AT_MOST = 4 * 2**20
+WATCHED_AT_MOST = 10_000
+"""Workers in a picture; each takes half a kilobyte of its header."""
 WORDS_AT_MOST = 4096
 """Of a reason; ``pack`` cuts off what is longer."""
 DROPPED_AT_MOST = 1000
@@ -49,6 +52,10 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def type(self) -> str:
         """What kind of message it is."""
         return str(self.__struct_config__.tag)
+
+
+DOCTOR = "doctor"
+"""The run that ``pgc doctor`` asks for, which is nobody's: a master says what it runs, admits and records nobody."""
 
 
 class Hello(Header, frozen=True, kw_only=True, tag="hello"):
@@ -104,10 +111,12 @@ class Rejected(Header, frozen=True, kw_only=True, tag="rejected"):
     """The master does not take the worker, or does not know it any more.
 
     ``again`` tells the worker to begin a new life and to say hello; without it the answer is final.
+    ``fingerprint`` is that of the run, for whoever asked for run DOCTOR, see there.
     """
 
     reason: _Words
     again: bool = False
+    fingerprint: dict[str, str] = {}
 
 
 class FromWorker(Header, frozen=True, kw_only=True):
@@ -257,14 +266,20 @@ class Bye(FromMaster, frozen=True, kw_only=True, tag="bye"):
 
 
 class Metrics(FromMaster, frozen=True, kw_only=True, tag="metrics"):
-    """A whole small picture of the run for viewers; never a difference to the one before."""
+    """A whole picture of the run for viewers, in one frame; ``now`` is the time on the run's clock."""
 
-    step: int
-    steps: int
-    loss: float | None
-    ready: list[int]
-    late_fraction: float
-    refused: int
+    now: _Number
+    picture: Picture
+
+    def __post_init__(self) -> None:
+        """What a type cannot say: a picture is no larger than its run needs."""
+        picture, workers = self.picture, self.picture.workers
+        if any(len(numbers.history) > HISTORY for numbers in vars(picture).values() if isinstance(numbers, Numbers)):
+            raise ValueError(f"a history has at most {HISTORY} points")
+        if any(len(worker.recent) > RECENT or len(worker.outcomes) > RECENT for worker in workers):
+            raise ValueError(f"at most {RECENT} latencies of a worker are recent")
+        if len(picture.events) > EVENTS or len(workers) > WATCHED_AT_MOST:
+            raise ValueError(f"a picture has at most {EVENTS} events and {WATCHED_AT_MOST} workers")
 
 
 Message = TypeVar("Message", bound=Header)
@@ -272,6 +287,7 @@ ToMaster = Hello | Prepared | Heartbeat | Leaving | Gradient | Pull | Query
 ToWorker = Welcome | Rejected | Beacon | Params | Beat | Again | Refused | Bye
 _TO_MASTER = msgspec.msgpack.Decoder(ToMaster)
 _TO_WORKER = msgspec.msgpack.Decoder(ToWorker)
+_TO_VIEWER = msgspec.msgpack.Decoder(Metrics)
 _ENCODER = msgspec.msgpack.Encoder(enc_hook=float)  # of NumPy's numbers, X13
 
 
@@ -306,6 +322,11 @@ def to_worker(frame: bytes | memoryview) -> ToWorker:
         if table.get("type") != "rejected" or kinds != [int, str]:
             raise
         return Rejected(reason=table["reason"])  # understood in any version: it is how one is told of the other
+
+
+def to_viewer(frame: bytes | memoryview) -> Metrics:
+    """What a master sent to whoever watches; errors as ``to_master``."""
+    return _decoded(_TO_VIEWER, frame)
 
 
 def _decoded(decoder: msgspec.msgpack.Decoder[Message], frame: bytes | memoryview) -> Message:

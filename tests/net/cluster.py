@@ -22,6 +22,7 @@ from pgczmq.core.engine import Engine, Rules
 from pgczmq.core.faults import FaultPlan
 from pgczmq.core.pipeline import Pipeline
 from pgczmq.core.schemes import Scheme, Settings
+from pgczmq.gather.intake import Intake
 from pgczmq.net import memory, wire
 from pgczmq.net.compute import Aside, Snapshot
 from pgczmq.net.conditions import Conditions
@@ -32,6 +33,7 @@ from pgczmq.net.master import Ending, Master
 from pgczmq.net.sockets import Sockets, endpoint
 from pgczmq.net.workbench import Prepared
 from pgczmq.net.worker import Worker
+from pgczmq.picture import Source
 from pgczmq.runlog import EventRecord, LatencyRecord, Record, StepRecord
 
 BEAT = 0.2
@@ -62,6 +64,8 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.compute = NumpyMaster(self.size)
+        self.intake = Intake()
+        self.source: Source = self.intake.seen
         self._waiting: list[tuple[Callable[[Record], bool], asyncio.Future[Record]]] = []
 
     def open(self, sockets: Sockets, bind: str = "127.0.0.1", port: int = 0) -> None:
@@ -89,6 +93,7 @@ class Cluster:
             sink=self._sink,
             heartbeat=self.rules.heartbeat,
             started_at=time.monotonic(),
+            source=self.source,
         )
         self.engine = engine
 
@@ -133,6 +138,7 @@ class Cluster:
 
     def _sink(self, record: Record) -> None:
         self.records.append(record)
+        self.intake.put(record)
         for wanted, future in self._waiting:
             if not future.done() and wanted(record):
                 future.set_result(record)

@@ -35,10 +35,8 @@ def routers():
 
 
 def doorman_of(ports, workers=2, message_bytes=1000):
-    control, gradients, *broadcasts = ports
-    return Doorman(
-        control=control, gradients=gradients, broadcasts=broadcasts, workers=workers, message_bytes=message_bytes
-    )
+    names = ("control", "gradients", "params", "metrics")
+    return Doorman(**dict(zip(names, ports, strict=True)), workers=workers, message_bytes=message_bytes)
 
 
 def is_open(peer):

@@ -202,6 +202,21 @@ async def test_a_worker_that_asks_for_another_run_is_refused():
         await stop_and_check(scene)
 
 
+@pytest.mark.timeout(60)
+async def test_a_doctor_hears_what_is_run_and_nobody_hears_of_it(caplog):
+    caplog.set_level(logging.INFO)
+    cluster = cluster_of()
+    async with running(cluster) as scene:
+        await cluster.saw(is_step(0))
+        caplog.clear()
+        with Stranger(cluster, 0) as doctor:
+            await doctor.say(doctor.hello(run=wire.DOCTOR))
+            answer = await doctor.hear(wire.Rejected)
+        assert (answer.reason, answer.fingerprint) == ("this master runs run-1", NumpyMaster.fingerprint)
+        await stop_and_check(scene)
+    assert not cluster.events("refused") and "doctor" not in caplog.text and "not let in" not in caplog.text
+
+
 # ---------------------------------------------------------------- who says what it is not
 
 

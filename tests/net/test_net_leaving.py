@@ -5,15 +5,13 @@ import socket
 import threading
 import time
 
-import msgspec
 import numpy as np
 import pytest
-from cluster import Cluster, Stranger, both_payloads, is_event, is_step, rules, run, running, scheme
+from cluster import Cluster, both_payloads, is_event, is_step, rules, run, running, scheme
 from numpy_task import NumpyMaster, NumpyWorker
 from test_net_runs import recomputed
 
 from pgczmq.errors import MasterUnreachable
-from pgczmq.net import wire
 from pgczmq.net.sockets import Sockets
 from pgczmq.net.worker import Worker
 
@@ -333,21 +331,3 @@ async def test_a_long_evaluation_is_not_silence():
         ending = await scene.ended()
     assert ending.exit_code == 0
     assert not cluster.events("left")
-
-
-@pytest.mark.timeout(60)
-async def test_viewers_get_whole_pictures():
-    cluster = Cluster(scheme("dgd", 2), rules(EVER))
-    async with running(cluster) as scene:
-        with Stranger(cluster) as viewer:
-            metrics = viewer.sockets.subscriber(f"tcp://127.0.0.1:{cluster.hub.ports.metrics}", 1024)
-            await cluster.saw(is_step(5))
-            while (picture := wire.unpack((await metrics.recv_multipart())[0]))["step"] < 5:
-                pass
-            whole = msgspec.convert(picture, wire.Metrics)
-            assert (whole.steps, whole.ready) == (EVER, [0, 1])
-            await scene.lives[0].kill()
-            while wire.unpack((await metrics.recv_multipart())[0])["ready"] != [1]:
-                pass
-        cluster.master.stop("enough")
-        await scene.ended()

@@ -26,7 +26,7 @@ def made():
         control, control_port = sockets.control_router("127.0.0.1", 0)
         bulk, bulk_port = sockets.bulk_router("127.0.0.1", 0, BYTES)
         params, params_port = sockets.broadcast("127.0.0.1", 0, BYTES)
-        metrics, _ = sockets.broadcast("127.0.0.1", 0, 1024)
+        metrics, metrics_port = sockets.showing("127.0.0.1", 0)
         name = f"ipc://@pgczmq-test-{uuid.uuid4().hex}"
         yield {
             "control_router": control,
@@ -36,10 +36,12 @@ def made():
             "control_dealer": sockets.control_dealer(endpoint("127.0.0.1", control_port), "1:abc"),
             "bulk_dealer": sockets.bulk_dealer(endpoint("127.0.0.1", bulk_port), "1:abc", BYTES),
             "subscriber": sockets.subscriber(endpoint("127.0.0.1", params_port), BYTES),
+            "viewer": sockets.viewer(endpoint("127.0.0.1", metrics_port)),
         } | ({"local_broadcast": sockets.local_broadcast(name, params_port)} if AVAILABLE else {})
 
 
 NAMES = ["control_router", "bulk_router", "broadcast", "metrics", "control_dealer", "bulk_dealer", "subscriber"]
+NAMES += ["viewer"]
 NAMES += ["local_broadcast"] if AVAILABLE else []
 
 
@@ -64,6 +66,9 @@ def test_whoever_is_gone_is_noticed_and_whoever_is_slow_is_not_taken_for_gone(ma
     interval, timeout = one.getsockopt(zmq.HEARTBEAT_IVL), one.getsockopt(zmq.HEARTBEAT_TIMEOUT)
     if name == "local_broadcast":
         assert interval == 0, "where the kernel tells who is gone, nobody need ask"
+    elif name in {"metrics", "viewer"}:
+        assert interval == 0, "ZeroMQ aborts a viewer that was stopped when it wants to ping a master that is gone"
+        assert 0 < one.getsockopt(zmq.TCP_MAXRT) <= 60_000
     elif "control" in name:
         assert 0 < interval < timeout <= one.getsockopt(zmq.HEARTBEAT_TTL) < 2**16
     else:  # a message may take an hour, as long as some of it is acknowledged
@@ -83,6 +88,10 @@ def test_what_comes_in_is_bounded(made, name):
         assert marks == (1000, limits.CONTROL_QUEUED_AT_MOST)
         longest = limits.CONTROL_BYTES_AT_MOST if name == "control_router" else wire.HEADER_BYTES_AT_MOST
         assert one.getsockopt(zmq.MAXMSGSIZE) == longest
+    elif name in {"metrics", "viewer"}:
+        longest = limits.SUBSCRIPTION_BYTES_AT_MOST if name == "metrics" else wire.HEADER_BYTES_AT_MOST
+        assert one.getsockopt(zmq.MAXMSGSIZE) == longest
+        assert marks == (2, 2)
     else:
         assert one.getsockopt(zmq.MAXMSGSIZE) == (-1 if name == "local_broadcast" else 1024)
         assert marks[0] == (factory.BROADCAST_BYTES // BYTES if name == "broadcast" else 1000)
@@ -299,15 +308,17 @@ def test_net_needs_no_torch():
 
 
 def test_each_source_is_received_from_in_one_place_only():
-    """Exactly one reader a socket: the master's hub, and a worker's life through what it lives under (conditions).
+    """Exactly one reader a socket: the master's hub (ROUTERs, and who watches), a worker's life through what it lives
+    under (conditions), and a viewer.
 
     Beside them: what all of those call (the frames of a message, twice in sockets), the two readers of what ZeroMQ
     tells of handshakes (sockets), and a plain TCP connection that asks how a master greets (auth).
     """
     receives = {path.name: len(re.findall(r"\.recv\w*\(", code(path))) for path in NET}
     assert {name: count for name, count in receives.items() if count} == {
-        "hub.py": 1,
+        "hub.py": 2,
         "conditions.py": 1,
         "sockets.py": 4,
         "auth.py": 1,
+        "viewer.py": 1,
     }

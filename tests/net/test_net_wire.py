@@ -207,7 +207,7 @@ def test_other_keys_are_another_version():
     kinds = {type(message) for message in (*FROM_WORKERS, *FROM_MASTERS)}
     keys = {kind.__name__: sorted(field.name for field in msgspec.structs.fields(kind)) for kind in kinds}
     known = hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()[:16]
-    assert (wire.PROTOCOL, known) == (4, "f04faf0892ca4d7a")
+    assert (wire.PROTOCOL, known) == (5, "1fdced8aebf9cacd")
 
 
 def test_messages_are_read_by_those_they_are_for():
@@ -225,7 +225,7 @@ def test_another_version_is_told_in_a_sentence(version):
     with pytest.raises(WireError, match=r"protocol"):
         wire.to_master(msgpack.packb(table))
     if version in (0, 1, 2, 3) and version is not True:
-        with pytest.raises(WireError, match=f"the peer speaks protocol version {version}, this program version 4"):
+        with pytest.raises(WireError, match=f"the peer speaks protocol version {version}, this program version 5"):
             wire.to_master(msgpack.packb(table))
 
 
@@ -241,9 +241,9 @@ def test_another_version_is_told_in_a_sentence(version):
         (msgpack.packb([1, 2]), "the header is not a map but list"),
         (msgpack.packb(None), "the header is not a map but NoneType"),
         (msgpack.packb({}), "protocol version None"),
-        (packed(v=4), "missing required field `type`"),
-        (packed(v=4, type="exec"), "Invalid value 'exec'"),
-        (packed(v=4, type=["hello"]), "protocol"),
+        (packed(v=5), "missing required field `type`"),
+        (packed(v=5, type="exec"), "Invalid value 'exec'"),
+        (packed(v=5, type=["hello"]), "protocol"),
         (bytes(wire.HEADER_BYTES_AT_MOST + 1), "a header has at most 4194304 bytes: got 4194305"),
         (b"\xdd\xff\xff\xff\xff", "the header is not msgpack"),  # an array of four thousand million
     ],

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from pgczmq.gather.gathering import Gathering
+from pgczmq.picture import Picture
 from pgczmq.runlog import (
     EvalRecord,
     EventRecord,
@@ -13,7 +15,6 @@ from pgczmq.runlog import (
     StepRecord,
     WorkerRecord,
 )
-from pgczmq.view.state import RunView
 
 PERIOD = 0.25
 """Seconds from one step to the next; a step is open for 0.2 of them."""
@@ -52,7 +53,9 @@ def step_record(step: int, workers: int = 4, *, loss: float = 1.0, missing: Sequ
 
 def latency_record(worker: int, step: int, seconds: float, outcome: str = "open") -> LatencyRecord:
     begun = 1.0 + PERIOD * step
-    return LatencyRecord(worker, step, begun, 0.0, seconds, 0.0, 0.0, begun + seconds, 1, outcome, 0, "a")
+    return LatencyRecord(
+        worker, step, begun, 0.0, seconds, 0.0, 0.0, begun + seconds, 1, outcome, 0, "a", received_at=begun
+    )
 
 
 def late(worker: int, step: int) -> EventRecord:
@@ -96,8 +99,8 @@ def records(workers: int, *, done: int, steps: int = 100) -> Iterator[Record]:
         yield WorkerRecord(0, 1.0 + PERIOD * done, "evaluating", done)
 
 
-def view_of(*many: Record) -> RunView:
-    view = RunView()
+def picture_of(*many: Record) -> Picture:
+    gathering = Gathering()
     for record in many:
-        view.add(record)
-    return view
+        gathering.add(record)
+    return gathering.picture

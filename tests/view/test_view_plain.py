@@ -1,8 +1,12 @@
-from made_up_run import late, latency_record, result, run_record, step_record
+from dataclasses import replace
+from itertools import pairwise
 
+from made_up_run import late, latency_record, picture_of, result, run_record, step_record
+
+from pgczmq.gather.gathering import Gathering
+from pgczmq.picture import Seen
 from pgczmq.runlog import EvalRecord, EventRecord, Record, WorkerRecord
-from pgczmq.view.plain import PlainLog, lines
-from pgczmq.view.state import RunView
+from pgczmq.view.plain import PlainLog, lines, news
 
 
 def fed(log: PlainLog, *many: Record) -> list[str]:
@@ -87,8 +91,54 @@ def test_a_task_without_a_metric_and_a_line_with_foreign_text() -> None:
     ]
 
 
-def test_lines_is_a_function_of_the_record_and_the_view() -> None:
-    view = RunView()
+def test_lines_is_a_function_of_the_record_and_what_is_known() -> None:
+    view = Gathering()
     view.add(step_record(0))
     assert lines(step_record(0), view) == lines(step_record(0), view)
     assert lines(step_record(0), view) == ["[     1.2 s] step 1, loss 1, 4.17 steps/s, late 0 %"]
+
+
+# ---------------------------------------------------------------- from one look to the next
+
+
+def told(*looks: Seen) -> list[list[str]]:
+    """The lines of each look."""
+    return [news(before, after) for before, after in pairwise((None, *looks))]
+
+
+def seen(*many: Record, note: str = "") -> Seen:
+    picture = picture_of(*many)
+    return Seen(picture, picture.at, note)
+
+
+def test_a_run_that_is_looked_at_now_and_then_is_told_as_the_whole_one_is() -> None:
+    begun = [run_record(), EventRecord(0.5, "ready", "worker 0 is ready", 0)]
+    steps = [step_record(step) for step in range(100)]
+    end = [EvalRecord(100, 26.0, 0.25, 0.9725, 0.1), result()]
+    looks = [seen(*begun), seen(*begun, *steps[:30]), seen(*begun, *steps[:38]), seen(*begun, *steps, *end)]
+    whole = [line for look in told(*looks, looks[-1]) for line in look]
+    assert whole == [
+        "[     0.0 s] try: digits-cnn with pgc-cr, stragglers=1, 4 workers, 100 steps, 12,345 parameters; runs/try",
+        "[     0.5 s] worker 0 is ready",
+        "[    10.5 s] step 38/100 (38 %), loss 1, 4 steps/s, late 0 %, 0:16 left",
+        "[    26.0 s] after 100 steps: held-out loss 0.25, accuracy 97.2 %",
+        "[    26.0 s] step 100/100 (100 %), loss 1, 4 steps/s, late 0 %, 0:00 left",
+        "[    26.0 s] done: 100 steps in 26.0 s, loss 0.125, accuracy 97.2 %, late 3.1 %",
+    ]
+
+
+def test_of_two_equal_events_each_is_told_once() -> None:
+    stall = EventRecord(1.0, "stall", "the event loop was blocked")
+    first, second = told(seen(stall), seen(stall, replace(stall, at=2.0)))
+    assert first == ["[     1.0 s] STALL: the event loop was blocked"]
+    assert second == ["[     2.0 s] STALL: the event loop was blocked"]
+
+
+def test_a_note_is_told_when_it_begins_and_another_run_from_its_beginning() -> None:
+    one, other = run_record(name="one"), run_record(name="other")
+    ready = EventRecord(0.5, "ready", "worker 0 is ready", 0)
+    looks = [seen(one, ready), seen(one, ready, note="no news for 4 s"), seen(one, ready, note="no news for 5 s")]
+    lines_of = told(*looks, seen(other, ready))
+    assert [len(each) for each in lines_of] == [2, 1, 0, 2]
+    assert lines_of[1] == ["[     0.5 s] no news for 4 s"]
+    assert "other" in lines_of[3][0]

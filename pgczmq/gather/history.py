@@ -1,6 +1,13 @@
-"""A series of any length in bounded memory, for charts."""
+"""A series of any length in bounded memory."""
 
 import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from statistics import fmean, median
+
+from pgczmq.picture import HISTORY, Numbers
+
+STEPS_REMEMBERED = 50
 
 
 class History:
@@ -12,7 +19,7 @@ class History:
         limit: an even number.
     """
 
-    def __init__(self, limit: int = 256) -> None:
+    def __init__(self, limit: int = HISTORY) -> None:
         self._limit = limit
         self._stretch = 1
         self._sums: list[float] = []
@@ -40,3 +47,36 @@ class History:
         self._sums = [a + b for a, b in zip(self._sums[::2], self._sums[1::2], strict=True)]
         self._counts = [a + b for a, b in zip(self._counts[::2], self._counts[1::2], strict=True)]
         self._stretch *= 2
+
+
+class Series:
+    """One number of every step, on its way to ``Numbers``.
+
+    Args:
+        recent: so many of the last ones say what is typical.
+        typical: of those that are finite.
+    """
+
+    def __init__(self, recent: int = STEPS_REMEMBERED, typical: Callable[[Sequence[float]], float] = median) -> None:
+        self._history = History()
+        self._recent: deque[float] = deque(maxlen=recent)
+        self._typical = typical
+
+    def add(self, value: float) -> None:
+        """Append a value."""
+        self._history.add(value)
+        self._recent.append(value)
+
+    @property
+    def numbers(self) -> Numbers:
+        """As they are now."""
+        if not self._recent:
+            return Numbers()
+        finite = [value for value in self._recent if math.isfinite(value)]
+        typical = self._typical(finite) if finite else math.nan
+        return Numbers(self._recent[-1], typical, tuple(self._history.points))
+
+
+def losses(recent: int) -> Series:
+    """Of losses, which scatter so much that their mean is more even than their median."""
+    return Series(recent, fmean)

@@ -1,0 +1,1 @@
+"""What it costs a run to be looked at."""
