@@ -17,7 +17,7 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
@@ -27,6 +27,8 @@ PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient
 _WITHOUT_TORCH = ["pgczmq.app.worker", "pgczmq.train.plain"]
 _OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
 _directory: str | None = None  # of the helper's socket, once there is a helper
+of_a_run = False
+"""Whether this process was started for a run, and not by whoever wanted one."""
 FILES = 65_536
 SLICE_NANOSECONDS = 100_000_000
 _SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}  # the system call, by machine
@@ -46,7 +48,9 @@ def start_helper(task: str = "") -> ForkServerContext:
     loaded = [*PRELOADED, *(module for begin, module in _OF_TASKS.items() if task.startswith(begin))]
     context.set_forkserver_preload(_WITHOUT_TORCH if task == plain.NAME else loaded)
     _directory = multiprocessing.util.get_temp_dir()
-    # Ctrl+C is for this process to handle; the helper only learns to ignore it once it has loaded everything.
+    # Ctrl+C is for this process to handle; the helper only learns to ignore it once it has loaded everything. The
+    # tracker is started first, because its start takes every block of SIGINT away.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     # A file called random.py or torch.py in the current directory must not stand in for the real one.
     settings = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"), "PYTHONSAFEPATH": "1"}
@@ -73,6 +77,8 @@ def spawn(context: ForkServerContext, target: Callable[..., None], *args: Any) -
 
 def _adopted(target: Callable[..., None], *args: Any) -> None:
     """In the child: Ctrl+C is for the parent to handle, and the parent's end is ours."""
+    global of_a_run
+    of_a_run = True
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, name="parent", daemon=True).start()
     target(*args)
@@ -110,10 +116,15 @@ def keep_large_blocks() -> None:
             ctypes.CDLL(None).mallopt(option, value)
 
 
-def show_cursor() -> None:
-    """Give the terminal its cursor back, for a process that leaves at once while a live view hides it."""
-    if sys.stderr.isatty():
-        os.write(sys.stderr.fileno(), b"\x1b[?25h")
+before_leaving: list[Callable[[], object]] = []
+"""What a process that leaves at once must put in order first, such as a terminal; never waits long."""
+
+
+def give_terminal_back() -> None:
+    """For a process that leaves at once while a view has the terminal."""
+    for put_in_order in before_leaving:
+        with contextlib.suppress(Exception):
+            put_in_order()
 
 
 def lowest_priority() -> None:

@@ -1,173 +1,272 @@
-"""A run on one screen: a pure function from what is known to lines that fit.
+"""A run on one screen: a pure function from a picture of it to lines that fit.
 
-Every line is a ``Text`` of known width, so that foreign text is never markup and the height is known beforehand.
+What is shown is decided by one list per column: who gets how many lines, in the order of importance, until there are
+none left. Foreign text is never markup, and the height is known beforehand.
 """
 
-from rich.console import Group, RenderableType
-from rich.text import Text
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from pgczmq.runlog import Result
-from pgczmq.view import chart, words
-from pgczmq.view.state import RunView
-from pgczmq.view.workers import rows_wanted, worker_lines
+from pgczmq.picture import Picture
+from pgczmq.runlog import EventRecord, Result
+from pgczmq.view import panels, words
+from pgczmq.view.detail import help_lines, latencies, latencies_want, worker_detail
+from pgczmq.view.keys import Look
+from pgczmq.view.lines import Frame, Line, beside, stacked, text
+from pgczmq.view.workers import cells_high, in_order, worker_lines
 
-WIDEST = 200
+WIDEST = 240
 """Wider than this a line is hard to follow; the rest of the terminal stays empty."""
-
-CHART_HIGHEST = 14
-CHART_LOWEST = 3
-LABEL = 10
-FIXED_LINES = 7  # header, progress, news, chart title, accuracy, timing, heading of the workers
-ROOMY = 30  # from this height on, empty lines set the chart apart
+TWO_COLUMNS = 116
+"""From this width on, panels stand side by side."""
+GUTTER = 3
+FOOTER_FROM = 8  # lines of a terminal that has room for the names of the keys
+ROOMY = 30
 QUIET_SECONDS = 2.0
+EVENTS_BESIDE_LATENCIES = 7
+FOOTER = (("q", "leave"), ("s", "sort"), ("w", "worker"), ("j/k", "next"), ("p", "pause"), ("?", "help"))
+
+Grants = Sequence[tuple[str, int]]
+"""(panel, lines it is to have): granted in this order while there are lines left."""
 
 
-def render(view: RunView, *, now: float, width: int, height: int) -> RenderableType:
+@dataclass(frozen=True)
+class Shown:
+    """All that a frame is made of, so that panels have one argument.
+
+    Args:
+        picture: the run.
+        now: seconds since the run's start.
+        look: what keys have changed.
+        note: about where the picture comes from.
+        events: what happened, and what was logged, in the order of time.
+        keys: whether there is somebody who can press any.
+    """
+
+    picture: Picture
+    now: float
+    look: Look
+    note: str
+    events: Sequence[EventRecord]
+
+
+def render(
+    picture: Picture,
+    *,
+    now: float,
+    width: int,
+    height: int,
+    look: Look | None = None,
+    note: str = "",
+    said: Sequence[EventRecord] = (),
+) -> Frame:
     """The run in at most ``height`` lines of at most ``width`` cells.
 
     Args:
-        view: what is known.
+        picture: what is known.
         now: seconds since the run's start.
         width: cells.
         height: lines.
+        look: what keys have changed; None where there are no keys, and no line that names them.
+        note: a sentence about where the picture comes from; empty when all is well.
+        said: what this program logged meanwhile, shown among the events.
     """
-    width = max(1, min(width, WIDEST))
-    air = [Text()] if height >= ROOMY else []
-    free = max(0, height - FIXED_LINES - 2 * len(air))
-    chart_height = _chart_height(free, rows_wanted(len(view.workers), width, rows=free - CHART_LOWEST))
-    lines = [
-        _header(view, width),
-        _progress(view, now, width),
-        _news(view, now, width),
-        *air,
-        *_loss(view, width, chart_height),
-        _accuracy(view, width),
-        _timing(view),
-        *air,
-        *worker_lines(view, width, rows=max(1, free - chart_height)),
+    width, height = max(1, min(width, WIDEST)), max(1, height)
+    now = picture.at if picture.virtual else now  # between two simulated records no time passes
+    events = sorted([*picture.events, *said], key=lambda event: event.at) if said else picture.events
+    shown = Shown(picture, now, look or Look(), note, events)
+    news = _news(shown, width) or [Line()] * (height >= ROOMY)  # where there is room, nothing moves when there are any
+    head = [_header(picture, width), _progress(picture, now, width), *news]
+    foot = [_footer(shown.look, width)] if look is not None and height >= FOOTER_FROM else []
+    body = _body(shown, width, max(0, height - len(head) - len(foot)))
+    lines = [*stacked([*head, *body], height - len(foot)), *foot] if foot else [*head, *body][:height]
+    return Frame(tuple(line.cut(width) for line in lines))
+
+
+def _body(shown: Shown, width: int, height: int) -> list[Line]:
+    if height <= 0:
+        return []
+    if shown.look.help:
+        return help_lines(width, height)
+    if width < TWO_COLUMNS:
+        return _column(shown, width, height, _narrow(shown, width))
+    left = (width - GUTTER) * 43 // 100
+    right = width - GUTTER - left
+    columns = _column(shown, left, height, _left(shown)), _column(shown, right, height, _right(shown, right, height))
+    return list(beside(*columns, left + GUTTER))
+
+
+# ---------------------------------------------------------------- who gets which lines
+
+
+def _narrow(shown: Shown, width: int) -> Grants:
+    everyone, workers, happened = _all_workers(shown, width), _worker_panel(shown), bool(shown.events)
+    if workers == "detail":
+        return [("learning", 1), ("speed", 1), ("estimate", 1), (workers, 24), ("learning", 9), ("happened", 99)]
+    return [
+        ("learning", 1),
+        ("speed", 1),
+        (workers, min(everyone, 5)),
+        ("learning", 5),
+        ("estimate", 1),
+        ("speed", 3),
+        (workers, min(everyone, 10)),
+        ("learning", 7),
+        ("happened", 3 if happened else 0),
+        ("speed", 4),
+        (workers, min(everyone, 16)),
+        ("estimate", panels.estimate_wants(shown.picture)),
+        ("happened", 5 if happened else 0),
+        ("speed", 5),
+        ("learning", 9),
+        (workers, everyone),
+        ("happened", 8),
+        ("learning", 14),
+        ("speed", 9),
+        ("happened", 99),
     ]
-    return Group(*[_fitted(line, width) for line in lines[: max(0, height)]])
 
 
-def _fitted(line: Text, width: int) -> Text:
-    line.truncate(width, overflow="ellipsis")
-    line.no_wrap = True
-    return line
+def _left(shown: Shown) -> Grants:
+    wanted = panels.estimate_wants(shown.picture)
+    charts = wanted > 1  # something in it changes
+    return [
+        ("learning", 6),
+        ("speed", 3),
+        ("estimate", 1),
+        ("learning", 9),
+        ("speed", 4),
+        ("estimate", wanted),
+        ("speed", 5),
+        ("learning", 12),
+        ("speed", 9),
+        ("learning", 16),
+        ("estimate", 10 if charts else 1),
+        ("speed", 12),
+        ("estimate", 20 if charts else 1),
+        ("learning", 99),
+    ]
 
 
-def _chart_height(free: int, wanted_below: int) -> int:
-    """Lines of the chart: what the workers leave over, but a quarter even when there are many of them."""
-    return min(free, CHART_HIGHEST, max(CHART_LOWEST, free // 4, free - wanted_below))
+def _right(shown: Shown, width: int, height: int) -> Grants:
+    everyone, workers = _all_workers(shown, width), _worker_panel(shown)
+    wanted = latencies_want(shown.picture, width) if workers == "workers" else 0
+    room = height - everyone - EVENTS_BESIDE_LATENCIES
+    return [
+        (workers, min(everyone, 10)),
+        ("happened", 5),
+        (workers, everyone),
+        ("latencies", wanted if wanted <= room else 0),
+        ("happened", 99),
+    ]
 
 
-# ---------------------------------------------------------------- the run
+def _worker_panel(shown: Shown) -> str:
+    return "workers" if shown.look.chosen is None else "detail"
 
 
-def _header(view: RunView, width: int) -> Text:
-    run = view.run
+def _all_workers(shown: Shown, width: int) -> int:
+    """Lines that show all the workers: a row each when they are few, else rows for the worst and a cell for each."""
+    count = len(shown.picture.workers)
+    if shown.look.chosen is not None:
+        return 26
+    return 2 + (count if count <= 48 else 40 + cells_high(count, width))
+
+
+def _column(shown: Shown, width: int, height: int, grants: Grants) -> list[Line]:
+    """The panels of one column, each as high as it was granted, those with more than a title set apart by a line."""
+    heights: dict[str, int] = {}
+    left = height
+    for panel, wanted in grants:
+        more = min(left, max(0, wanted - heights.get(panel, 0)))
+        if more and (panel in heights or more > 1 or wanted == 1):
+            heights[panel] = heights.get(panel, 0) + more
+            left -= more
+    lines: list[Line] = []
+    for panel, draw in _PANELS.items():
+        if heights.get(panel):
+            lines += stacked(draw(shown, width, heights[panel]), heights[panel])
+    return lines
+
+
+_PANELS: dict[str, Callable[[Shown, int, int], list[Line]]] = {
+    "learning": lambda shown, width, height: panels.learning(shown.picture, width, height),
+    "speed": lambda shown, width, height: panels.speed(shown.picture, width, height),
+    "estimate": lambda shown, width, height: panels.estimate(shown.picture, width, height),
+    "workers": lambda shown, width, height: worker_lines(
+        shown.picture, width, height=height, now=shown.now, sort=shown.look.sort, chosen=shown.look.last
+    ),
+    "detail": lambda shown, width, height: worker_detail(
+        shown.picture, shown.look.chosen or 0, shown.events, width, height=height, now=shown.now
+    ),
+    "latencies": lambda shown, width, height: latencies(in_order(shown.picture, shown.look.sort), width, height),
+    "happened": lambda shown, width, height: panels.happened(shown.events, width, height),
+}
+
+
+# ---------------------------------------------------------------- the lines that are always there
+
+
+def _header(picture: Picture, width: int) -> Line:
+    run = picture.run
     if run is None:
-        return Text("waiting for the run's first record", style="dim")
-    name = Text().append(words.clean(run.name), style="bold")
-    about = (
-        f"{words.clean(run.scheme)}, s={run.stragglers}  {words.clean(run.task)}  {words.count(run.workers, 'worker')}"
-    )
-    facts = Text().append(about, style="cyan")
-    name.truncate(max(8, width - facts.cell_len - 2), overflow="ellipsis")
-    return name + Text(" " * max(2, width - name.cell_len - facts.cell_len)) + facts
+        return text("starting: no record of the run yet", "dim")
+    facts = Line().foreign(run.scheme, 24, "bold cyan").add(f" s={run.stragglers}  ", "cyan")
+    facts.foreign(run.task, 32, "cyan").add(f"  {words.count(run.workers, 'worker')}", "cyan")
+    name = Line().foreign(run.name, max(8, width - facts.width - 2), "bold")
+    return name.to(max(name.width + 2, width - facts.width)).join(facts)
 
 
-def _progress(view: RunView, now: float, width: int) -> Text:
-    done, steps = view.steps_done, view.steps
+def _progress(picture: Picture, now: float, width: int) -> Line:
+    done, steps = picture.steps_done, picture.steps
     share = min(1.0, done / steps) if steps else 0.0
-    elapsed = view.result.seconds if view.result else now
-    times = f"{words.clock(elapsed)} elapsed"
-    if view.result is None:
-        times += f"  {words.clock(view.seconds_left)} left"
+    elapsed = picture.result.seconds if picture.result else now
+    times = f"{words.clock(elapsed)} {'of virtual time' if picture.virtual else 'elapsed'}"
+    if picture.result is None:
+        times += f"  {words.clock(picture.seconds_left)} left"
     # 99.96 % is not done yet: rounding down keeps "100 %" for the end
-    counted = f" {int(100 * share):3} %  {done:,}/{steps:,}" if steps else f"  {words.count(done, 'step')}"
+    counted = f" {int(100 * share):3} %  {done:,}/{steps:,} steps" if steps else f"  {words.count(done, 'step')}"
     counted += f"  {times}"
     room = max(4, width - len(counted))
     whole = int(share * room)
-    line = Text().append("━" * whole, style="green" if whole == room else "blue")
-    return line.append("─" * (room - whole), style="bright_black").append(counted)
+    line = text("━" * whole, "green" if whole == room else "blue")
+    return line.add("─" * (room - whole), "dim").add(counted)
 
 
-def _news(view: RunView, now: float, width: int) -> Text:
-    """What matters most now: the end, waiting for workers, a slow step, or the last event."""
-    if view.result is not None:
-        return _ending(view.result)
-    if view.waiting:
-        return Text(f" WAITING  {words.clean(view.waiting)}".ljust(width), style="bold white on red")
-    if view.starting:
-        return Text(f" {words.clean(view.starting)}", style="yellow")
-    if view.last_step is not None:
-        quiet = now - view.last_step.applied_at
-        if quiet > max(QUIET_SECONDS, 5 * (view.period or 0.0)):
-            return Text(f" step {view.steps_done} has been open for {words.duration(quiet)}", style="yellow")
-    if view.events:
-        event = view.events[-1]
-        return Text(f" {words.clock(event.at)}  {words.clean(event.text)}", style="dim")
-    return Text("")
+def _news(shown: Shown, width: int) -> list[Line]:
+    """What matters most now, if anything does: the end, a note, waiting for workers, a slow step."""
+    picture, now = shown.picture, shown.now
+    lines = []
+    if picture.result is not None:
+        lines.append(_ending(picture.result, width))
+    if shown.note:
+        lines.append(Line().foreign(shown.note, width, "yellow"))
+    if picture.result is None and picture.waiting:
+        lines.append(Line().foreign(f" WAITING  {picture.waiting}", width, "bold reverse red"))
+        lines[-1].add(" " * (width - lines[-1].width), "bold reverse red")
+    elif picture.result is None and picture.starting:
+        lines.append(Line().foreign(picture.starting, width, "yellow"))
+    elif picture.result is None and picture.applied_at is not None:
+        quiet = now - picture.applied_at
+        if quiet > max(QUIET_SECONDS, 5 * (picture.period.typical or 0.0)):
+            lines.append(text(f"step {picture.steps_done} has been open for {words.duration(quiet)}", "yellow"))
+    return lines
 
 
-def _ending(result: Result) -> Text:
-    end = "diverged" if result.diverged else "done" if result.exit == 0 else f"ended, exit code {result.exit}"
-    text = f" {end}: {words.count(result.steps, 'step')} in {words.duration(result.seconds)}"
-    text += f", loss {words.number(result.loss)}"
+def _ending(result: Result, width: int) -> Line:
+    """How it went; why it ended comes first where that was not as planned, since a line may be cut."""
+    said = f"{words.count(result.steps, 'step')} in {words.duration(result.seconds)}, loss {words.number(result.loss)}"
     if result.accuracy is not None:
-        text += f", accuracy {words.accuracy(result.accuracy)}"
-    if result.exit or result.diverged:
-        text += f"; {words.clean(result.reason)}"
-    return Text(text, style="bold red" if result.exit or result.diverged else "bold green")
+        said += f", accuracy {words.accuracy(result.accuracy)}"
+    if not result.exit and not result.diverged:
+        return Line().foreign(f"done: {said}", width, "bold green")
+    return Line().foreign(f"{result.reason} (exit code {result.exit}); {said}", width, "bold red")
 
 
-# ---------------------------------------------------------------- loss and time
-
-
-def _loss(view: RunView, width: int, height: int) -> list[Text]:
-    losses = view.losses.points
-    title = _labelled("loss").append(words.number(view.loss), style="bold magenta")
-    title.append(f"  mean of {min(view.steps_seen, 25)} steps" if view.steps_seen else "", style="dim")
-    low, high = chart.span(losses)
-    labels = [""] * height
-    if losses and height and low <= high:
-        labels[-1] = words.number(low, 3)
-        labels[0] = words.number(high, 3)
-    drawn = chart.area(losses, max(1, width - LABEL), height=height)
-    return [title, *(_axis(label).append(line, style="magenta") for label, line in zip(labels, drawn, strict=True))]
-
-
-def _labelled(label: str) -> Text:
-    return Text().append(label.ljust(LABEL), style="bold")
-
-
-def _axis(label: str) -> Text:
-    return Text().append(f"{label:>{LABEL - 2}} ", style="dim").append("│", style="bright_black")
-
-
-def _accuracy(view: RunView, width: int) -> Text:
-    line = _labelled("held out")
-    last = view.last_eval
-    if last is None:
-        return line.append("not evaluated yet", style="dim")
-    text = f"loss {words.number(last.loss)}"
-    if last.metric is not None:
-        text = f"accuracy {words.accuracy(last.metric)}  {text}"
-    tail = f"  {text}  after {words.count(last.step, 'step')}"
-    room = max(0, min(40, width - LABEL - len(tail)))
-    return line.append(chart.sparkline(view.metrics.points, room), style="green").append(tail)
-
-
-def _timing(view: RunView) -> Text:
-    line = _labelled("step")
-    if view.last_step is None:
-        return line.append("none yet", style="dim")
-    speed = view.steps_per_second
-    parts = [
-        f"{words.duration(view.open_seconds)} to close",
-        f"{words.duration(view.period)} in all",
-        f"{words.number(speed, 3)} steps/s",
-        f"late {words.percent(view.late_fraction)}",
-        f"used {len(view.last_step.used)}/{max(1, len(view.workers))}",
-    ]
-    return line.append("  ".join(parts))
+def _footer(look: Look, width: int) -> Line:
+    line = Line()
+    for key, meaning in FOOTER:
+        line.add(f" {key} ", "reverse").add(f" {meaning}  ")
+    if look.paused:
+        line = text(" PAUSED ", "bold reverse yellow").add(" the run goes on  ").join(line)
+    return line.cut(width)

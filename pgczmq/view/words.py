@@ -23,6 +23,16 @@ def percent(fraction: float | None) -> str:
     return f"{value:.1f} %" if 0 < value < 10 else f"{value:.0f} %"
 
 
+def is_share(name: str) -> bool:
+    """Whether a metric of this name is a part of one, to be shown in percent: accuracies are."""
+    return name.lower().endswith("accuracy")
+
+
+def metric(value: float | None, name: str) -> str:
+    """A task's metric: an accuracy in percent, another one as the number it is."""
+    return accuracy(value) if is_share(name) else number(value)
+
+
 def accuracy(fraction: float | None) -> str:
     """0.97245 as ``97.2 %``."""
     return NOTHING if fraction is None else f"{100 * fraction:.1f} %"
@@ -38,6 +48,18 @@ def duration(seconds: float | None) -> str:
         if seconds >= 0.9995 * scale:
             return f"{_three(seconds / scale)} {unit}"
     return f"{seconds * 1e6:.0f} us"
+
+
+def ago(seconds: float | None) -> str:
+    """How long ago, in at most five characters: ``now``, ``12 s``, ``3 min``, ``2 h``."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    if seconds < 1:
+        return "now"
+    for unit, size in (("s", 1), ("min", 60), ("h", 3600)):
+        if seconds < 100 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"
 
 
 def clock(seconds: float | None) -> str:

@@ -1,119 +1,145 @@
-"""One line per worker, in as many lines as there are: the worst first when they do not all fit."""
+"""The workers: a row each, and a cell each when there are more than rows."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from statistics import median
+from collections.abc import Callable, Sequence
 
-from rich.text import Text
-
+from pgczmq.picture import Picture, WorkerPicture
 from pgczmq.view import chart, words
-from pgczmq.view.state import RunView, WorkerView
+from pgczmq.view.columns import AWAY, HEALTHY, LEFT, Row, Scale, columns
+from pgczmq.view.keys import Sort
+from pgczmq.view.lines import Line, text, titled
 
-COLUMN_WIDTH = 72
-GAP = "   "
-BESIDE_THE_BAR = 53  # cells of a worker's line that are not its bar
-LONGEST_BAR = 40
-STATE_STYLES = {"gone": "bold red", "absent": "red", "ready": "green"}
-SLOW, VERY_SLOW = 1.5, 3.0  # times the median latency
-
-
-@dataclass(frozen=True)
-class Scale:
-    """What latencies are compared with: the longest fills a bar, the typical one is not slow. Seconds."""
-
-    longest: float
-    typical: float
-
-    @classmethod
-    def of(cls, workers: Sequence[WorkerView]) -> "Scale":
-        """From the last latencies of these workers."""
-        known = [w.latency for w in workers if w.latency is not None and math.isfinite(w.latency)]
-        return cls(max(known), median(known)) if known else cls(0.0, 0.0)
-
-    def style(self, latency: float) -> str:
-        """Green, or yellow and red for the slow."""
-        if latency > VERY_SLOW * self.typical:
-            return "red"
-        return "yellow" if latency > SLOW * self.typical else "green"
+SORT_WORDS: dict[Sort, str] = {
+    "worst": "worst first",
+    "number": "by number",
+    "latency": "by latency",
+    "late": "by late",
+}
+CELLS_HIGHEST = 8
+MANY = 13  # so many workers are worth a field of cells
+ROOM_FOR_NAMES = 4  # lines of a panel that has one for the names of its columns
 
 
-def rows_wanted(workers: int, width: int, *, rows: int) -> int:
-    """Lines that show all the workers: side by side only when one column is higher than ``rows``."""
-    return workers if workers <= rows else -(-workers // _columns(width))
+def in_order(picture: Picture, sort: Sort) -> list[WorkerPicture]:
+    """All workers in the order in which they are shown; those that are alike by number, so that rows stay in place."""
+    scale = Scale.of(picture.workers)
+    keys: dict[Sort, Callable[[WorkerPicture], tuple[float, ...]]] = {
+        "worst": lambda worker: _badness(worker, picture.steps_seen, scale),
+        "number": lambda worker: (),
+        "latency": lambda worker: (-(worker.latency or 0.0),),
+        "late": lambda worker: (-worker.late, -worker.missing),
+    }
+    return sorted(picture.workers, key=lambda worker: (*keys[sort](worker), worker.worker))
 
 
-def worker_lines(view: RunView, width: int, *, rows: int) -> list[Text]:
-    """A heading and at most ``rows`` lines.
+def _badness(worker: WorkerPicture, steps: int, scale: Scale) -> tuple[float, ...]:
+    """Gone, then missing, late and slow, in coarse steps: a row must not jump with every answer."""
+    missing = worker.missing / steps if steps else 0.0
+    away = worker.state in AWAY
+    return (-float(away), -round(10 * missing), -round(10 * worker.late_fraction), -scale.slowness(worker.typical))
+
+
+def cells_high(count: int, width: int) -> int:
+    """Lines of the field with a cell for each worker, its title included."""
+    return 1 + -(-count // _cells_wide(count, width))
+
+
+def _cells_wide(count: int, width: int) -> int:
+    """Workers in a line of the field: a round number where it is one of many."""
+    most = max(1, width - 7)
+    if count <= most:
+        return count
+    return next((round_one for round_one in (128, 100, 64, 50, 32, 20, 16, 10) if round_one <= most), most)
+
+
+def worker_lines(
+    picture: Picture, width: int, *, height: int, now: float, sort: Sort, chosen: int | None
+) -> list[Line]:
+    """A title and at most ``height - 1`` lines: the workers in order, and all of them as cells where some are cut.
 
     Args:
-        view: the run.
+        picture: the run.
         width: cells.
-        rows: at least 1.
+        height: lines, at least 1.
+        now: seconds since the run's start.
+        sort: the order.
+        chosen: whose row is marked.
     """
-    everyone = sorted(view.workers.values(), key=lambda worker: worker.worker)
-    columns = 1 if len(everyone) <= rows else _columns(width)
-    shown = everyone
-    if len(everyone) > rows * columns:
-        shown = sorted(everyone, key=lambda worker: _badness(view, worker))[: (rows - 1) * columns]
-    cell = (width - (columns - 1) * len(GAP)) // columns
-    scale = Scale.of(everyone)
-    body = [_worker(view, worker, cell, scale=scale) for worker in shown]
-    height = -(-len(body) // columns)
-    lines = [_beside([_heading(cell)] * columns), *(_beside(body[row::height]) for row in range(height))]
-    if len(shown) < len(everyone):
-        more = f"and {len(everyone) - len(shown)} more" if shown else words.count(len(everyone), "worker")
-        lines.append(Text(f"{'':6}{more}", style="dim"))
+    everyone, scale = in_order(picture, sort), Scale.of(picture.workers)
+    count = len(everyone)
+    heading = _heading(picture, width, sort)[: 2 if height >= ROOM_FOR_NAMES else 1]
+    left = height - len(heading)
+    if count <= left:
+        return [*heading, *_rows(picture, everyone, width, now, scale, chosen)]
+    field = cell_lines(picture, width, scale)
+    if count < MANY or len(field) >= left or len(field) > CELLS_HIGHEST:  # the worst, and how many more
+        rows = everyone[: max(0, left - 1)]
+        more = text(f"{'':7}and {count - len(rows)} more", "dim").cut(width)
+        return [*heading, *_rows(picture, rows, width, now, scale, chosen), more][:height]
+    rows = everyone[: left - len(field)]
+    field[0] = _cells_title(count - len(rows), scale, width)
+    return [*heading, *_rows(picture, rows, width, now, scale, chosen), *field]
+
+
+def _heading(picture: Picture, width: int, sort: Sort) -> list[Line]:
+    away = sum(worker.state in AWAY for worker in picture.workers)
+    facts = [text(f"{len(picture.workers) - away} here", "green")]
+    facts += [text(f"{away} away", "bold red")] if away else []
+    facts.append(text(SORT_WORDS[sort], "dim"))
+    chosen, spark, host = columns(width)
+    wide = {"recent": spark, "host": host}
+    names = []
+    for column in chosen:
+        size = wide.get(column.heading, column.width)
+        names.append(f"{column.heading:<{size}}" if column.heading in LEFT else f"{column.heading:>{size}}")
+    return [titled("workers", width, facts), text(" ".join(names), "dim").cut(width)]
+
+
+def _rows(
+    picture: Picture, workers: Sequence[WorkerPicture], width: int, now: float, scale: Scale, chosen: int | None
+) -> list[Line]:
+    shown, spark, host = columns(width)
+    row = Row(now, picture.steps_seen, scale, spark, host)
+    lines = []
+    for worker in workers:
+        line, column_ends = Line(), 0
+        for column in shown:
+            column_ends += {"recent": spark, "host": host}.get(column.heading, column.width)
+            column.write(line, worker, row)
+            line.to(column_ends)
+            if column is not shown[-1]:
+                line.add(" ")
+                column_ends += 1
+        lines.append(text(line.plain(), "reverse") if worker.worker == chosen else line)
     return lines
 
 
-def _columns(width: int) -> int:
-    return max(1, (width + len(GAP)) // (COLUMN_WIDTH + len(GAP)))
+def _cells_title(hidden: int, scale: Scale, width: int) -> Line:
+    line = text(f"and {hidden} more; all by median latency, ", "dim")
+    line.add("▁", "green").add(" to ", "dim").add("█", "red").add(f" {words.duration(scale.longest)} or more  ", "dim")
+    return line.add("×", "bold red").add(" away", "dim").cut(width)
 
 
-def _beside(cells: Sequence[Text]) -> Text:
-    return Text(GAP).join(cells)
+def cell_lines(picture: Picture, width: int, scale: Scale) -> list[Line]:
+    """A title and a field in which every worker has a cell: as high as its latency, coloured when it is slow."""
+    wide = _cells_wide(len(picture.workers), width)
+    lines = [_cells_title(0, scale, width)]
+    for first in range(0, len(picture.workers), wide):
+        line = text(f"{picture.workers[first].worker:>6} ", "dim")
+        run, style = "", ""
+        for worker in picture.workers[first : first + wide]:
+            cell, its = _cell(worker, scale)
+            if its != style:
+                line.add(run, style)
+                run, style = "", its
+            run += cell
+        lines.append(line.add(run, style))
+    return lines
 
 
-def _badness(view: RunView, worker: WorkerView) -> tuple[float, ...]:
-    """Sorts the worst first: gone, then missing, late and slow."""
-    away = worker.state in {"gone", "absent"}
-    missing, late = view.missing_fraction(worker), worker.late_fraction
-    return (-float(away), -missing, -late, -(worker.latency or 0.0), worker.worker)
-
-
-def _bar_width(cell: int) -> int:
-    return max(0, min(LONGEST_BAR, cell - BESIDE_THE_BAR))
-
-
-def _heading(cell: int) -> Text:
-    bar = "".ljust(_bar_width(cell))
-    heading = f"{'worker':>6}  {'state':<10}  {bar} {'latency':>8} {'late':>6} {'missing':>8} {'ages':>6}"
-    return _exactly(Text(heading, style="bold"), cell)
-
-
-def _worker(view: RunView, worker: WorkerView, cell: int, *, scale: Scale) -> Text:
-    away = worker.state in {"gone", "absent"}
-    line = Text(f"{worker.worker:>6}  ", style="dim" if away else "")
-    state = Text(words.clean(worker.state), style=STATE_STYLES.get(worker.state, "cyan"))
-    line.append_text(_exactly(state, 10)).append("  ")
-    latency = worker.latency
-    share = latency / scale.longest if latency is not None and scale.longest > 0 else 0.0
-    line.append(chart.bar(share, _bar_width(cell)), style=scale.style(latency or 0.0))
-    line.append(f" {words.duration(latency):>8}")
-    line.append(f" {words.percent(worker.late_fraction):>6}", style="yellow" if worker.late else "dim")
-    line.append(f" {words.percent(view.missing_fraction(worker)):>8}", style="yellow" if worker.missing else "dim")
-    line.append(f" {_ages(worker):>6}")
-    return _exactly(line, cell)
-
-
-def _ages(worker: WorkerView) -> str:
-    if worker.ages is None:
-        return words.NOTHING
-    newest, oldest = worker.ages
-    return f"{newest}" if newest == oldest else f"{newest}-{oldest}"
-
-
-def _exactly(line: Text, width: int) -> Text:
-    line.truncate(width, overflow="ellipsis", pad=True)
-    return line
+def _cell(worker: WorkerPicture, scale: Scale) -> tuple[str, str]:
+    if worker.state in AWAY:
+        return "×", "bold red"
+    if worker.typical is None or not math.isfinite(worker.typical):
+        return "·", "dim"
+    return chart.level(worker.typical, 0.0, scale.longest), scale.style(worker.typical) or HEALTHY

@@ -1,9 +1,10 @@
-"""Views on consoles that are not what they seem."""
+"""Views where there is no terminal, and what is logged and printed meanwhile; on terminals: test_view_terminal.py."""
 
 import io
 import logging
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -11,64 +12,38 @@ from made_up_run import records, result, run_record, step_record
 from rich.console import Console
 
 from pgczmq.runlog import EventRecord
-from pgczmq.view import screen
-from pgczmq.view.screen import LiveFeed, can_draw, open_view
-
-TERMINAL = {"TERM": "xterm-256color"}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+from pgczmq.view import aside
+from pgczmq.view.aside import logs_aside, prints_aside
+from pgczmq.view.screen import can_draw, open_view
+from pgczmq.view.terminal import give_back
 
 
-class UtfFile(io.StringIO):
+class Terminal(io.StringIO):
+    """Says that it is one, but has no descriptor."""
+
     encoding = "utf-8"
 
+    def isatty(self) -> bool:
+        return True
 
-class LatinFile(io.StringIO):
-    encoding = "latin-1"
 
-
-def terminal(file: io.StringIO | None = None, environ: dict[str, str] = TERMINAL) -> Console:
-    return Console(file=file or UtfFile(), force_terminal=True, width=80, height=24, _environ=environ)
+def file_console(file: io.StringIO | None = None) -> Console:
+    return Console(file=file or io.StringIO(), width=40, force_terminal=False)
 
 
 def written(console: Console) -> str:
     return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
 
-def frame(feed: LiveFeed) -> str:
-    console = Console(file=io.StringIO(), width=80, height=24)
-    console.print(feed.frame())
-    return written(console)
+def test_a_dashboard_needs_a_terminal() -> None:
+    assert not can_draw(file_console())
+    assert not can_draw(Console(file=Terminal(), force_terminal=True, _environ={"TERM": "xterm"}))
 
 
-def test_auto_draws_on_a_terminal_only() -> None:
-    assert can_draw(terminal())
-    assert not can_draw(terminal(environ={"TERM": "dumb"}))
-    assert not can_draw(terminal(LatinFile()))
-    assert not can_draw(Console(file=UtfFile(), force_terminal=False))
-
-
-def test_live_leaves_its_last_frame_on_the_screen() -> None:
-    console = terminal()
-    with open_view("auto", console, clock=Clock()) as sink:
-        for record in records(4, done=100):
-            sink(record)
-        sink(result())
-    text = written(console)
-    assert "done: 100 steps in 26.0 s" in text
-    assert "?1049" not in text  # never the alternate screen: what was shown would be gone
-    assert text.rindex("\x1b[?25h") > text.rindex("done: 100 steps")  # the cursor is back
-
-
-def test_plain_writes_lines_in_order() -> None:
-    console = Console(file=io.StringIO(), width=40, force_terminal=False)
-    with open_view("auto", console) as sink:
+@pytest.mark.parametrize("mode", ["auto", "live", "plain"])
+def test_without_a_terminal_there_are_lines_in_order(mode: str) -> None:
+    console = file_console()
+    with open_view(mode, console) as sink:
         sink(run_record())
         sink(EventRecord(1.0, "left", "worker 1 on [/tag] :boom: " + "far " * 20, 1))
         sink(result())
@@ -79,7 +54,7 @@ def test_plain_writes_lines_in_order() -> None:
 
 
 def test_none_writes_nothing() -> None:
-    console = terminal()
+    console = file_console()
     with open_view("none", console) as sink:
         for record in records(4, done=10):
             sink(record)
@@ -88,141 +63,125 @@ def test_none_writes_nothing() -> None:
 
 def test_there_is_no_other_mode() -> None:
     with pytest.raises(ValueError, match="there is no view 'fancy'"):
-        open_view("fancy", terminal())
-
-
-# ---------------------------------------------------------------- the feed
-
-
-def test_time_goes_on_between_records_by_the_clock_given() -> None:
-    clock = Clock()
-    feed = LiveFeed(terminal(), clock)
-    feed.put(run_record())
-    feed.put(step_record(0))  # applied at 1.24 s
-    assert "0:01 elapsed" in frame(feed)
-    clock.now += 60.0
-    assert "1:01 elapsed" in frame(feed)
-    assert "step 1 has been open for 60.0 s" in frame(feed)
-    feed.put(step_record(1))
-    assert "0:01 elapsed" in frame(feed)
-
-
-def test_time_counts_from_when_a_record_came_not_from_when_it_was_drawn() -> None:
-    clock = Clock()
-    feed = LiveFeed(terminal(), clock)
-    feed.put(step_record(0))
-    clock.now += 10.0
-    assert "step 1 has been open for 10.0 s" in frame(feed)
-
-
-def test_a_frame_leaves_one_line_of_the_terminal_free() -> None:
-    feed = LiveFeed(terminal(), Clock())
-    for record in records(64, done=20):
-        feed.put(record)
-    assert len(frame(feed).splitlines()) == 23
-
-
-def test_a_terminal_that_is_never_drawn_on_costs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen, "PENDING_AT_MOST", 10)
-    feed = LiveFeed(terminal(), Clock())
-    for step in range(95):
-        feed.put(step_record(step))
-        assert len(feed._pending) <= 10
-    assert "95 steps" in frame(feed)
-
-
-def test_a_sink_does_not_wait_for_the_one_who_draws() -> None:
-    feed = LiveFeed(terminal(), Clock())
-    with feed._lock:  # as if a frame were being made all this time
-        for step in range(2 * screen.PENDING_AT_MOST):
-            feed.put(step_record(step % 7))
-    assert "steps" in frame(feed)
+        open_view("fancy", file_console())
 
 
 def test_records_that_contradict_themselves_are_left_out() -> None:
-    broken = replace(step_record(0), arrived_at=())
-    feed = LiveFeed(terminal(), Clock())
-    feed.put(broken)
-    feed.put(EventRecord(2.0, "checkpoint", "saved"))
-    assert "saved" in frame(feed)
-    console = Console(file=io.StringIO(), force_terminal=False)
+    console = file_console()
     with open_view("plain", console) as sink:
-        sink(broken)
+        sink(replace(step_record(0), arrived_at=()))
         sink(result())
     assert "done" in written(console)
 
 
-def test_a_defect_in_the_view_is_shown_and_not_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*args: object, **others: object) -> None:
-        raise ZeroDivisionError("[/tag]")
-
-    monkeypatch.setattr(screen, "render", broken)
-    assert "this view has a defect: ZeroDivisionError('[/tag]')" in frame(LiveFeed(terminal(), Clock()))
+def test_giving_back_what_nobody_has_taken() -> None:
+    give_back()
 
 
-def test_records_come_from_any_thread() -> None:
-    feed = LiveFeed(terminal(), Clock())
-    feed.put(run_record(steps=10_000))
-
-    def produce() -> None:
-        for step in range(200):
-            feed.put(step_record(step))
-
-    threads = [threading.Thread(target=produce) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    while any(thread.is_alive() for thread in threads):
-        frame(feed)
-    frame(feed)
-    assert feed._view.steps_seen == 800
-
-
-# ---------------------------------------------------------------- what else is written meanwhile
-
-
-def test_prints_and_logs_appear_above_the_frame(monkeypatch: pytest.MonkeyPatch) -> None:
-    errors = UtfFile()
-    monkeypatch.setattr(sys, "stderr", errors)
-    handler = logging.StreamHandler(errors)
-    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
-    console = terminal()
-    with open_view("live", console, clock=Clock()) as sink:
-        sink(run_record())
-        logging.getLogger().warning("worker [/tag] is slow")
-        sys.stderr.write("from a library\n")
-    assert errors.getvalue() == ""
-    assert "worker [/tag] is slow" in written(console)
-    assert "from a library" in written(console)
-    assert handler.stream is errors
-    assert sys.stderr is errors
-
-
-class GoneFile(UtfFile):
-    """A terminal whose other end has hung up."""
-
-    gone = False
+class GoneFile(io.StringIO):
+    """A pipe whose reader has gone."""
 
     def write(self, text: str) -> int:
-        if self.gone:
-            raise OSError(5, "Input/output error")
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+class StoppedFile(io.StringIO):
+    """A terminal that takes nothing until it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.goes_on.wait(60)
         return super().write(text)
 
 
-def test_a_terminal_that_hangs_up_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen, "FRAMES_PER_SECOND", 0.001)  # no thread: what is tested is the end
-    file = GoneFile()
-    with open_view("live", terminal(file)) as sink:
-        sink(run_record())
-        file.gone = True
-        sink(result())
-    with open_view("plain", Console(file=file, force_terminal=False)) as sink:
-        sink(run_record())
+def test_a_reader_that_is_gone_does_not_end_the_run() -> None:
+    with open_view("plain", file_console(GoneFile())) as sink:
+        for record in records(4, done=60):
+            sink(record)
         sink(result())
 
 
-def test_an_error_inside_passes_through_and_the_cursor_is_back() -> None:
-    console = terminal()
-    with pytest.raises(RuntimeError, match="the run's own"), open_view("live", console, clock=Clock()) as sink:
+def test_a_reader_that_takes_nothing_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgczmq.view.screen.PATIENCE_SECONDS", 0.01)
+    file = StoppedFile()
+    try:
+        with open_view("plain", file_console(file)) as sink:
+            for record in records(4, done=60):
+                sink(record)
+            logging.getLogger("pgczmq.test").warning("this must not wait either")
+            sink(result())
+        assert file.getvalue() == ""
+    finally:
+        file.goes_on.set()
+
+
+# ---------------------------------------------------------------- what others say
+
+
+@pytest.fixture
+def logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[logging.Logger]:
+    """The root logger with a handler that writes to ``sys.stderr`` as it was when it was made."""
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [logging.StreamHandler(sys.stderr)])
+    yield root
+
+
+def test_logs_and_lines_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [logging.StreamHandler(file)])
+    with open_view("plain", Console(stderr=True, force_terminal=False)) as sink:
         sink(run_record())
-        raise RuntimeError("the run's own")
-    assert written(console).rindex("\x1b[?25h") > written(console).rindex("\x1b[?25l")
+        logging.getLogger("pgczmq.test").warning("worker %s is slow", "[/tag]")
+        sink(result())
+    lines = file.getvalue().splitlines()
+    assert lines[1] == "worker [/tag] is slow"
+    assert "done" in lines[2]
+
+
+def test_logs_are_put_aside_and_handlers_come_back(logger: logging.Logger) -> None:
+    console, handlers = file_console(), list(logger.handlers)
+    with logs_aside(console) as put:
+        logger.warning("the disk is %s", "full")
+        logger.error("and now this")
+        logger.info("no event")
+        assert [(event.at, event.kind, event.text) for event in put.events(7.0)] == [
+            (7.0, "warning", "the disk is full"),
+            (7.0, "error", "and now this"),
+        ]
+        assert put.events(9.0) == put.events(11.0)  # each has the time at which it was first seen
+    assert logger.handlers == handlers
+
+
+def test_a_log_call_with_wrong_arguments_is_the_callers_matter(logger: logging.Logger) -> None:
+    with logs_aside(file_console()) as put:
+        logger.warning("%d", "none")
+        assert put.events(1.0) == []
+
+
+def test_prints_are_put_aside_where_they_would_go_to_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, err = Terminal(), io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    console = file_console()
+    with logs_aside(console) as put:
+        with prints_aside(put):
+            print("one\ntwo", end="")
+            print("to a file", file=sys.stderr)
+            assert [event.text for event in put.events(1.0)] == ["one"]
+        assert sys.stdout is out
+        put.print_all()
+    assert (out.getvalue(), err.getvalue(), written(console)) == ("", "to a file\n", "one\ntwo\n")
+
+
+def test_what_is_kept_has_a_bound() -> None:
+    console = file_console()
+    with logs_aside(console) as put:
+        for number in range(3 * aside.KEPT):
+            put.printed(str(number))
+        assert len(put.events(1.0)) <= 32
+        put.print_all()
+    assert len(written(console).splitlines()) == aside.KEPT

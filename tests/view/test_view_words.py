@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from pgczmq.view import chart, words
+from pgczmq.view import words
 
 
 @pytest.mark.parametrize(
@@ -45,40 +45,20 @@ def test_foreign_text_is_one_printable_line() -> None:
     assert words.clean("a\nb\x1b[31mc\x07 [/tag] é") == "a b [31mc  [/tag] é"
 
 
-# ---------------------------------------------------------------- charts
-
-
-def test_an_area_fills_its_cells_from_the_least_value_to_the_largest() -> None:
-    assert chart.area([0.0, 1.0], 2, height=2) == [" █", "▁█"]
-    assert chart.area([3.0, 2.0, 1.0], 3, height=1) == ["█▅▁"]
-
-
-def test_a_chart_of_one_level_lies_in_the_middle() -> None:
-    assert chart.area([5.0, 5.0], 2, height=1) == ["▅▅"]
-
-
-def test_gaps_where_a_value_is_not_finite() -> None:
-    assert chart.area([0.0, math.nan, 1.0], 3, height=1) == ["▁ █"]
-    assert chart.area([math.nan, math.inf], 4, height=2) == ["    ", "    "]
-    assert chart.area([], 3, height=1) == ["   "]
-
-
-def test_extreme_values_draw() -> None:
-    assert chart.area([-1e308, 1e308], 2, height=1) == ["▁█"]
-    assert chart.area([1e308] * 10, 2, height=1) == ["▅▅"]
-    assert chart.area([0.0, 5e-324], 2, height=1)
-
-
-def test_charts_have_the_size_asked_for() -> None:
-    for given in (1, 3, 64, 257):
-        for width in (1, 10, 100):
-            drawn = chart.area([float(value) for value in range(given)], width, height=3)
-            assert [len(line) for line in drawn] == [width] * 3
-    assert len(chart.sparkline([1.0, 2.0, 3.0], 10)) == 3
-    assert chart.sparkline([1.0, 2.0], 0) == ""
-
-
-def test_bars_count_half_cells_and_keep_their_width() -> None:
-    assert chart.bar(0.5, 4) == "━━  "
-    assert chart.bar(0.625, 4) == "━━╸ "
-    assert (chart.bar(2.0, 2), chart.bar(-1.0, 2), chart.bar(math.nan, 2), chart.bar(1.0, 0)) == ("━━", "  ", "  ", "")
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "-"),
+        (math.nan, "-"),
+        (-0.1, "now"),
+        (0.99, "now"),
+        (12.4, "12 s"),
+        (99.4, "99 s"),
+        (150.0, "2 min"),
+        (7200.0, "2 h"),
+        (9e5, "10 d"),
+    ],
+)
+def test_how_long_ago(seconds: float | None, text: str) -> None:
+    assert words.ago(seconds) == text
+    assert len(text) <= 5
