@@ -26,7 +26,11 @@ from pgczmq.errors import ConfigError, PgcError
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What views need to know about a run before its first step; never written, it follows from the config."""
+    """What views need to know about a run before its first step; never written, it follows from the config.
+
+    Args:
+        metric: name of the task's metric; empty where it has none.
+    """
 
     name: str
     directory: str
@@ -36,6 +40,7 @@ class RunRecord:
     stragglers: int
     steps: int
     parameters: int
+    metric: str = "accuracy"
 
 
 @value
@@ -156,7 +161,11 @@ class WorkerRecord:
 
 @dataclass(frozen=True)
 class Result:
-    """``result.json`` and what ``--json`` writes; the seconds of a simulated run are virtual."""
+    """``result.json`` and what ``--json`` writes; the seconds of a simulated run are virtual.
+
+    Args:
+        accuracy: the task's metric, whatever it is; ``metric`` is its name.
+    """
 
     scheme: str
     workers: int
@@ -173,6 +182,7 @@ class Result:
     run: str
     virtual_seconds: float | None = None  # of a simulated run
     seconds_per_step: float | None = None
+    metric: str = "accuracy"
 
 
 Record = RunRecord | StepRecord | EventRecord | EvalRecord | LatencyRecord | WorkerRecord | Result
@@ -214,24 +224,42 @@ def read(directory: Path, kind: type[Record]) -> Iterator[Any]:
     """The records of one kind that a run left, in order; a half-written last line is left out.
 
     Raises:
-        ConfigError: the directory holds no such file.
+        ConfigError: the directory holds no such file, or a line of it is no record.
     """
     path = directory / FILES[kind]
     try:
-        lines = path.read_text().splitlines(keepends=True)
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.endswith(b"\n"):
+                    yield from_json(kind, line, f"line {number} of {path}")
     except OSError as error:
         raise ConfigError(f"{directory} is not a run directory: cannot read {path.name}: {error.strerror}.") from None
-    names = {field.name for field in fields(kind)}
-    for line in lines:
-        if line.endswith("\n"):
-            table = {name: _restored(name, value) for name, value in json.loads(line).items() if name in names}
-            yield kind(**table)
+
+
+def from_json(kind: type[Record], line: bytes, where: str) -> Any:
+    """The record that ``to_json`` wrote; keys that are not known, of other versions, are left out.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    names = _NAMES[kind]
+    try:
+        return kind(**{name: _restored(name, value) for name, value in json.loads(line).items() if name in names})
+    except (ValueError, TypeError, AttributeError):
+        raise ConfigError(f"{where} is not a {kind.__name__}: it is damaged, or not of this program.") from None
+
+
+_NAMES = {kind: frozenset(field.name for field in fields(kind)) for kind in FILES}
 
 
 def _restored(name: str, value: Any) -> Any:
     if value is None and name in {"loss", "norm", "max_alpha"}:
         return math.nan
-    return tuple(_restored("", inner) for inner in value) if isinstance(value, list) else value
+    return _tuples(value) if type(value) is list else value
+
+
+def _tuples(values: list[Any]) -> tuple[Any, ...]:
+    return tuple([_tuples(inner) if type(inner) is list else inner for inner in values])
 
 
 # ---------------------------------------------------------------- the run directory
@@ -279,8 +307,17 @@ def read_result(path: Path) -> Result:
     """
     file = path / "result.json" if path.is_dir() else path
     try:
-        return Result(**json.loads(file.read_text()))
+        return _checked(Result(**json.loads(file.read_text())))
     except OSError as error:
         raise ConfigError(f"cannot read the result of a run in {file}: {error.strerror}.") from None
     except (ValueError, TypeError) as error:
         raise ConfigError(f"{file} does not hold the result of a run: {error}.") from None
+
+
+def _checked(result: Result) -> Result:
+    """A file is foreign text: what is to be a number is one."""
+    for field in fields(result):
+        given = getattr(result, field.name)
+        if not isinstance(given, field.type) and not (isinstance(0.0, field.type) and isinstance(given, int)):  # type: ignore[arg-type]
+            raise TypeError(f"{field.name} is {given!r}")
+    return result

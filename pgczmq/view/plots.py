@@ -4,32 +4,25 @@ Numbers come in, a ``Figure`` goes out; pyplot is never touched, so there is no 
 Importing this file imports matplotlib: do so where a picture is wanted, not at start-up.
 """
 
-import io
 import math
-import os
 import statistics
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
-from pgczmq.errors import ConfigError
 from pgczmq.view import words
 from pgczmq.view.curves import Curve, Group, Spread, loss_range, spread, time_unit
 from pgczmq.view.looks import Look, looks, natural, scheme_and_rest
+from pgczmq.view.paper import GREY, TITLE_POINTS, check_picture, style, write
 
 __all__ = ["Curve", "Group", "check_picture", "comparison", "comparison_figure"]
-
-METADATA: Mapping[str, dict[str, None]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-"""The kinds of pictures, by suffix, and what to leave out so that the same numbers give the same bytes."""
 
 MANY = 6
 """From so many lines on they are thinner, and their bands paler."""
@@ -39,42 +32,6 @@ TITLE_LETTERS = 8  # an inch
 NAME_LETTERS = 32  # longer labels leave no room for the bars
 BAR_INCHES = 0.42  # the thickest bar
 VALUE_POINTS, SHARE_POINTS = 52, 92  # where the columns beside the bars end, to the right of them
-TITLE_POINTS = 9  # from the axes to what is above them
-STYLE: Mapping[str, Any] = {
-    "svg.hashsalt": "pgczmq",
-    "font.size": 10,
-    "axes.titlesize": 11,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": TITLE_POINTS,
-    "axes.edgecolor": "#888888",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "grid.color": "#e4e4e4",
-    "xtick.color": "#888888",
-    "ytick.color": "#888888",
-    "xtick.labelcolor": "#333333",
-    "ytick.labelcolor": "#333333",
-}
-GREY = "#555555"
-
-
-def check_picture(file: Path) -> None:
-    """Ask before hours of work whether the picture can be written at their end.
-
-    Raises:
-        ConfigError: no kind of picture has this suffix, or there is no such folder, or no permission.
-    """
-    if file.suffix.lower() not in METADATA:
-        kinds = ", ".join(METADATA)
-        raise ConfigError(f"a picture's kind is its file's suffix, one of {kinds}: got {file}. {file}.png would work.")
-    if not file.parent.is_dir():
-        raise ConfigError(f"a picture goes into a folder that exists: got {file}. Make the folder {file.parent} first.")
-    if file.is_dir():
-        raise ConfigError(f"a picture is a file: got {file}, which is a folder. {file / 'compare.png'} would work.")
-    if not os.access(file if file.exists() else file.parent, os.W_OK):
-        raise ConfigError(f"a picture must be written: no permission to write {file}. Name another file or folder.")
 
 
 def comparison(groups: Sequence[Group], file: Path, *, target: float | None = None, title: str = "") -> None:
@@ -86,15 +43,7 @@ def comparison(groups: Sequence[Group], file: Path, *, target: float | None = No
         ConfigError: the file cannot be written, see ``check_picture``.
     """
     check_picture(file)
-    drawn = comparison_figure(groups, target=target, title=title)
-    content = io.BytesIO()
-    suffix = file.suffix.lower()
-    with matplotlib.style.context(["default", dict(STYLE)]):
-        drawn.savefig(content, format=suffix[1:], dpi=144, metadata=METADATA[suffix])
-    try:
-        file.write_bytes(content.getvalue())
-    except OSError as error:
-        raise ConfigError(f"cannot write the picture {file}: {error.strerror}.") from None
+    write(comparison_figure(groups, target=target, title=title), file)
 
 
 def comparison_figure(groups: Sequence[Group], *, target: float | None = None, title: str = "") -> Figure:
@@ -107,7 +56,7 @@ def comparison_figure(groups: Sequence[Group], *, target: float | None = None, t
     """
     learning = [group for group in groups if group.curves]
     height = 1.3 + 0.27 * len(groups)
-    with matplotlib.style.context(["default", dict(STYLE)]):
+    with style():
         size = (15.5, max(5.0, height)) if learning else (8.5, max(2.4, height))
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)

@@ -1,11 +1,16 @@
 import io
 import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
 
 from made_up_run import result
 from rich.console import Console, RenderableType
 
+from pgczmq.rundirs import RunDirectory, State
+from pgczmq.runlog import Result
 from pgczmq.view import explain_view
-from pgczmq.view.tables import comparison, result_table, seconds_per_step
+from pgczmq.view.tables import go_on, listing, result_table, seconds_per_step
 
 
 def text(renderable: RenderableType, width: int = 100) -> list[list[str]]:
@@ -16,13 +21,50 @@ def text(renderable: RenderableType, width: int = 100) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("│┃").split("┃" if "┃" in line else "│")] for line in lines]
 
 
-def test_a_comparison() -> None:
-    wild = result(scheme="pgc-cr-naive", diverged=True, loss=math.nan, accuracy=None, steps=0, seconds=1.5)
-    rows = text(comparison([result(), wild]))
-    assert rows[1] == ["scheme", "s", "steps", "seconds", "s/step", "loss", "accuracy", "late", "diverged"]
-    assert rows[3] == ["pgc-cr", "1", "100", "26.00", "0.26", "0.125", "97.2 %", "3.1 %", "no"]
-    assert rows[4] == ["pgc-cr-naive", "1", "0", "1.50", "-", "nan", "-", "3.1 %", "yes"]
-    assert all(len("│".join(row)) <= 80 for row in text(comparison([result()]), width=80))
+def listed(name: str = "try", state: State = "done", end: Result | None = None, **other: object) -> RunDirectory:
+    settings = {"steps": 200, "task": {"name": "digits-cnn"}, "scheme": {"name": "pgc-cr", "stragglers": 1}}
+    fields = {"steps": 100, "loss": 0.125, "resumable": False} | other
+    return RunDirectory(Path("runs") / name, name, state, settings=settings, result=end, **fields)  # type: ignore[arg-type]
+
+
+def lines(runs: Sequence[RunDirectory], width: int = 200) -> list[list[str]]:
+    console = Console(width=width, file=io.StringIO(), record=True)
+    console.print(listing(runs, width))
+    return [re.split(r"  +", line.strip()) for line in console.export_text().splitlines()]
+
+
+def test_a_listing() -> None:
+    runs = [
+        listed(end=result()),
+        listed("sim", end=result(virtual_seconds=26.0, late_fraction=0.5)),
+        listed("now", "running", loss=None),
+        listed("wild", "diverged", end=result(diverged=True), loss=math.nan, steps=3),
+    ]
+    heading, _, *rows = lines(runs)
+    assert heading == ["name", "state", "task", "scheme", "s", "steps", "seconds", "s/step", "loss", "accuracy", "late"]
+    assert rows[0] == ["try", "done", "digits-cnn", "pgc-cr", "1", "100", "26.00", "0.26", "0.125", "97.2 %", "3.1 %"]
+    assert rows[1][6] == "26.00 virtual"
+    assert rows[2] == ["now", "running", "digits-cnn", "pgc-cr", "1", "100/200", "-", "-", "-", "-", "-"]
+    assert (rows[3][1], rows[3][5], rows[3][8]) == ("diverged", "3", "nan")
+
+
+def test_metrics_that_are_not_the_same_are_named() -> None:
+    runs = [listed(end=result()), listed(end=result(metric="mae", accuracy=0.25)), listed(end=result(accuracy=None))]
+    heading, _, *rows = lines(runs)
+    assert heading[-2] == "metric"
+    assert [row[-2] for row in rows] == ["accuracy 97.2 %", "mae 0.25", "-"]
+
+
+def test_a_narrow_listing_leaves_out_what_matters_least() -> None:
+    heading, _, row = lines([listed(end=result())], width=80)
+    assert heading == ["name", "state", "scheme", "s", "steps", "seconds", "loss", "accuracy"]
+    assert row[-1] == "97.2 %"
+
+
+def test_what_can_be_gone_on_with_is_said() -> None:
+    assert go_on([listed()]) == ""
+    runs = [listed("a", "died", resumable=True), listed("b"), listed("c", "interrupted", resumable=True)]
+    assert go_on(runs) == "With a checkpoint, to go on from with --resume DIRECTORY: a, c."
 
 
 def test_one_result() -> None:
@@ -37,11 +79,22 @@ def test_one_result() -> None:
     assert seconds_per_step(result(steps=0)) is None
 
 
+def test_one_simulated_result_with_another_metric() -> None:
+    simulated = result(virtual_seconds=26.0, metric="mae", accuracy=0.25)
+    rows = {row[0]: row[1] for row in text(result_table(simulated)) if len(row) == 2}
+    assert rows["steps"] == "100 in 26.00 virtual s, 260 ms a step"
+    assert rows["mae"] == "0.25"
+
+
 def test_foreign_text_is_not_markup() -> None:
     rows = text(result_table(result(run="[/tag]", reason="[bold")))
     assert ["run", "[/tag]"] in rows
     assert ["ended", "[bold (exit code 0)"] in rows
-    assert text(comparison([result(scheme="own:[/x]")]))[3][0] == "own:[/x]"
+    assert ["[/m]", "0.5"] in text(result_table(result(metric="[/m]", accuracy=0.5)))
+    assert lines([listed("[/x]")])[2][0] == "[/x]"
+    heading, _, row = lines([listed(end=result(metric="m\x1b[31m" + "long" * 50))], width=80)
+    assert heading[-1] == "m [31mlonglon…"
+    assert row[0] == "try"
 
 
 EXPLANATION = {
