@@ -13,9 +13,14 @@ _WRITTEN = ("log", "gates")
 def asked_for(config: RunConfig) -> dict[str, str]:
     """What a run asks of its workers beside what is built in, by its settings.
 
-    ``module:function`` names, since importing them runs code, and directories in which task "soak" writes.
+    ``module:function`` names, since importing them runs code, and directories in which task "soak" writes. Not names
+    of entry points: whoever installed such a package on this machine has offered its functions to runs. Not the policy:
+    it decides on the master alone.
     """
+    delay = config.delay
+    parts = {"delay": delay, "delay.communication": delay.communication, "delay.computation": delay.computation}
     named = {"task.name": config.task.name, "scheme.name": config.scheme.name}
+    named |= {f"{section}.model": part.model for section, part in parts.items() if part is not None}
     asked = {setting: name for setting, name in named.items() if ":" in name}
     if config.task.name == plain.NAME:
         asked |= {f"task.args.{key}": str(config.task.args[key]) for key in _WRITTEN if config.task.args.get(key)}

@@ -1,20 +1,23 @@
 """From a configuration to the parts of a run."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pgczmq.app.policies import with_policy
 from pgczmq.app.stragglers import delay_of, failures_of
-from pgczmq.config import RunConfig, load_function
+from pgczmq.config import RunConfig
 from pgczmq.core import schemes
 from pgczmq.core.engine import Rules
 from pgczmq.core.policies import Needs
 from pgczmq.core.schemes import Scheme, Settings
 from pgczmq.errors import ConfigError
+from pgczmq.extensions import Kind, call, find
 
 __all__ = [
     "ASYNC",
     "check_lockstep",
     "check_wire",
+    "coded_scheme_of",
     "delay_of",
     "failures_of",
     "partitions_of",
@@ -35,8 +38,20 @@ ASYNC = "async"
 """A name of ``scheme.name`` that is no scheme: asynchronous SGD, in simulation only."""
 
 
+SCHEME = Kind("scheme", "pgczmq.schemes", schemes.SCHEMES)
+
+
 def scheme_of(config: RunConfig) -> Scheme:
-    """The scheme that the run uses, built in or the user's own.
+    """The scheme that the run uses, built in or the user's own, with the policy that it follows.
+
+    Raises:
+        ConfigError: one of them does not exist or cannot be with these settings.
+    """
+    return with_policy(coded_scheme_of(config), config)
+
+
+def coded_scheme_of(config: RunConfig) -> Scheme:
+    """The scheme without a policy: all that a worker needs of it, so that nobody's policy is code that a worker runs.
 
     Raises:
         ConfigError: it does not exist or cannot be with these settings.
@@ -47,12 +62,13 @@ def scheme_of(config: RunConfig) -> Scheme:
         )
     asked = config.scheme.model_dump()
     settings = Settings(workers=config.workers, seed=config.seed, **asked)
-    if ":" not in settings.name:
-        return with_policy(schemes.build(settings), config)
-    scheme = load_function(settings.name, "scheme.name")(settings)
+    if settings.name in schemes.SCHEMES:
+        return schemes.build(settings)
+    function = find(SCHEME, settings.name, "scheme.name")
+    scheme = call(partial(function, settings), {}, name=f"scheme {settings.name}", setting="scheme.name")
     if not isinstance(scheme, Scheme):
         raise ConfigError(f"{settings.name} must return a pgczmq.core.schemes.Scheme: got {type(scheme).__name__}.")
-    return with_policy(schemes.finish(scheme, settings), config)
+    return schemes.finish(scheme, settings)
 
 
 def check_lockstep(config: RunConfig) -> None:

@@ -4,9 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pgczmq.app.build import scheme_of
+from pgczmq.app.build import delay_of, scheme_of
 from pgczmq.app.faults import faults_of
-from pgczmq.config import RunConfig, SchemeConfig
+from pgczmq.app.policies import read_by
+from pgczmq.app.stragglers import DELAYS, PARTS
+from pgczmq.config import RunConfig, SchemeConfig, Section
 from pgczmq.core import seeds
 from pgczmq.core.closing import recovered, shares
 from pgczmq.core.decoders import Weights
@@ -14,6 +16,11 @@ from pgczmq.core.schedule import EvaluateAll, EvaluateOne
 from pgczmq.core.schemes import Scheme
 from pgczmq.errors import ConfigError
 
+_OWN = frozenset({"args"})
+"""Of its section, a delay model of the user's own reads nothing else."""
+_OF_POLICIES = frozenset({"name", "response", "bound"})
+"""What ``pgc theory`` reads too is not called ignored, where it has a section of its own."""
+_OF_DELAYS = frozenset({"model", "workers", "communication", "computation", "failures"})
 READ_BY_ALL = frozenset({"name", "shortfall", "deadline", "on_new_step"})
 """Settings that mean the same in every scheme; ``Scheme.reads`` leaves them out."""
 
@@ -26,7 +33,7 @@ def explain(config: RunConfig, *, step: int | None = None, arrived: Sequence[int
 
     Always: ``scheme``, ``workers``, ``stragglers``, ``load``, ``k`` (at first, if ``policy`` is not fixed), ``wait``,
     ``placement`` (partitions at each worker's places), ``encode`` (n x n), ``code``, ``max_alpha_code`` (None when the
-    code was not scored), ``ignored`` (settings given that this scheme does not read), ``faults`` (planned, in words),
+    code was not scored), ``ignored`` (settings given that scheme, policy and delay do not read), ``faults`` (in words),
     ``step``, ``evaluates`` and ``ages``.
 
     ``evaluates`` are the partitions each worker evaluates at ``step`` when everybody was on time until then, and
@@ -46,6 +53,7 @@ def explain(config: RunConfig, *, step: int | None = None, arrived: Sequence[int
         ConfigError: the scheme, the faults, the step or the arrivals cannot be.
     """
     scheme = scheme_of(config)
+    delay_of(config)  # for its complaints
     explanation = _static(scheme, config)
     explanation |= {"step": step, "evaluates": None, "ages": None}
     if step is not None:
@@ -68,19 +76,30 @@ def _static(scheme: Scheme, config: RunConfig) -> dict[str, Any]:
         "encode": scheme.encode_NN().tolist(),
         "code": scheme.code,
         "max_alpha_code": scheme.max_alpha if math.isfinite(scheme.max_alpha) else None,
-        "ignored": _ignored(scheme, config.scheme),
+        "ignored": _ignored(scheme, config),
         "faults": [str(rule) for rule in faults_of(config).rules],
     }
 
 
-def _ignored(scheme: Scheme, settings: SchemeConfig) -> list[str]:
-    """Keys, as in the file, that differ from their defaults without any effect, as far as the scheme says."""
-    if scheme.reads is None:
-        return []
+def _ignored(scheme: Scheme, config: RunConfig) -> list[str]:
+    """Keys, as in the file, that differ from their defaults without any effect, as far as a scheme says."""
+    reads = frozenset(SchemeConfig.model_fields) if scheme.reads is None else READ_BY_ALL | scheme.reads
+    found = _unread("scheme", config.scheme, reads)
+    found += _unread("policy", config.policy, read_by(config.policy) | _OF_POLICIES)
+    delay = config.delay
+    found += _unread("delay", delay, DELAYS.get(delay.model, _OWN) | _OF_DELAYS)
+    for name, part in (("communication", delay.communication), ("computation", delay.computation)):
+        if part is not None:
+            found += _unread(f"delay.{name}", part, PARTS.get(part.model, _OWN) | {"model"})
+    return found
+
+
+def _unread(prefix: str, section: Section, reads: frozenset[str]) -> list[str]:
+    fields = type(section).model_fields.items()
     return [
-        f"scheme.{name}"
-        for name, field in SchemeConfig.model_fields.items()
-        if name not in READ_BY_ALL | scheme.reads and getattr(settings, name) != field.get_default()
+        f"{prefix}.{name}"
+        for name, field in fields
+        if name not in reads and getattr(section, name) != field.get_default(call_default_factory=True)
     ]
 
 

@@ -42,10 +42,12 @@ class MasterModel:
     Args:
         trained: the parameters.
         start_evaluator: starts the process that looks at the held-out data; None without such data.
+        metric: name of what it measures beside the loss; empty without it.
     """
 
     trained: Trained
     start_evaluator: Callable[[], "EvaluatorProcess"] | None
+    metric: str = ""
 
 
 def master_model(config: RunConfig, needs: Needs) -> MasterModel:
@@ -66,7 +68,7 @@ def master_model(config: RunConfig, needs: Needs) -> MasterModel:
         return MasterModel(learner, None)
     from pgczmq.app.evaluator import EvaluatorProcess
 
-    return MasterModel(learner, lambda: EvaluatorProcess(context, config))
+    return MasterModel(learner, lambda: EvaluatorProcess(context, config), task.metric_name)
 
 
 def worker_compute(config: RunConfig, welcome: wire.Welcome, *, threads: int) -> WorkerCompute:

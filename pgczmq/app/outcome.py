@@ -33,7 +33,14 @@ class Ending(Protocol):
 
 
 def result_of(
-    config: RunConfig, ending: Ending, *, k: int, evaluation: EvalRecord | None, weights_sha256: str, run: str
+    config: RunConfig,
+    ending: Ending,
+    *,
+    k: int,
+    evaluation: EvalRecord | None,
+    metric: str,
+    weights_sha256: str,
+    run: str,
 ) -> Result:
     """The result; its loss is the held-out one where the last evaluation was at the end of the run.
 
@@ -41,6 +48,7 @@ def result_of(
         config, ending: of the run.
         k: arrivals that close a step.
         evaluation: the last one.
+        metric: name of what it measures beside the loss.
         weights_sha256: of the parameters; empty for a run without any.
         run: the run directory.
     """
@@ -59,6 +67,7 @@ def result_of(
         exit=ending.exit_code,
         reason=ending.reason,
         run=run,
+        metric=metric,
     )
 
 

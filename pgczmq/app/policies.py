@@ -1,8 +1,9 @@
 """From the ``[policy]`` section to a policy, and to the plans and constants that theory speaks of."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from pgczmq.app import own
 from pgczmq.config import PolicyConfig, RunConfig
 from pgczmq.core.order_statistics import BothVary, ComputationVaries, ResponseTimes
 from pgczmq.core.policies import (
@@ -18,6 +19,20 @@ from pgczmq.core.schedule import EvaluateOne
 from pgczmq.core.schemes import Scheme
 from pgczmq.core.theory import Bound, ladder_k, ladder_k_batch, stages
 from pgczmq.errors import ConfigError
+from pgczmq.extensions import Kind
+
+_OF_TEST = {
+    "pflug": frozenset({"test", "threshold", "burn_in", "lag"}),
+    "distance": frozenset({"test", "threshold", "skip", "min_steps", "distance"}),
+}
+POLICIES: Mapping[str, frozenset[str]] = {
+    "fixed": frozenset(),
+    "adaptive-k": frozenset({"start", "most", "increment", "test"}),
+    "bound-optimal-k": frozenset({"start", "most", "increment"}),
+    "adaptive-k-batch": frozenset({"most", "fractions", "test"}),
+}
+"""The built-in policies, and the settings that each reads, those of a test apart."""
+POLICY = Kind("policy", "pgczmq.policies", POLICIES)
 
 
 def with_policy(scheme: Scheme, config: RunConfig) -> Scheme:
@@ -45,9 +60,17 @@ def _policy(scheme: Scheme, config: RunConfig) -> Policy:
             return TimedPolicy(tuple(ladder), tuple(stage.ends for stage in made[:-1]))
         case "adaptive-k":
             return StationaryPolicy(tuple(k_ladder(config)), _test(scheme, config.policy))
-        case _:
+        case "adaptive-k-batch":
             ladder = _without_detours(k_batch_ladder(config), response_of(config.policy), config.workers)
             return StationaryPolicy(tuple(ladder), _test(scheme, config.policy))
+        case name:
+            return own.policy(POLICY, name, config.policy.args, load=scheme.load, config=config)
+
+
+def read_by(policy: PolicyConfig) -> frozenset[str]:
+    """The settings of its section that the run's policy reads, parts with a section of their own apart."""
+    read = POLICIES.get(policy.name, frozenset({"args"}))
+    return read | _OF_TEST[policy.test] if "test" in read else read
 
 
 def _test(scheme: Scheme, policy: PolicyConfig) -> StationarityTest:

@@ -53,6 +53,8 @@ class Model:
     gradient: "PartitionGradient"
     training: Training
     evaluator: "Evaluator | None"
+    metric: str
+    """Name of what the evaluator measures beside the loss; empty without it."""
 
 
 def check(config: RunConfig) -> Scheme | None:
@@ -175,6 +177,7 @@ def _result(
         ending,
         k=layout.k,
         evaluation=evaluation,
+        metric="" if model is None else model.metric,
         weights_sha256="" if model is None else model.learner.sha256(),
         run=str(directory),
     )
@@ -245,7 +248,7 @@ def model_of(config: RunConfig) -> Model:
     rows = layout.coefficients_NC.tolist()
     training = SharedTraining(learner, gradient, held=layout.placement.held, coefficients=rows)
     evaluator = None if task.test is None else Evaluator(task, config.seed, device)
-    return Model(learner, gradient, training, evaluator)
+    return Model(learner, gradient, training, evaluator, "" if evaluator is None else task.metric_name)
 
 
 def durations_of(config: RunConfig) -> Durations:
@@ -310,6 +313,7 @@ def _about(config: RunConfig, layout: Layout, directory: Path, model: Model | No
         stragglers=config.workers - layout.k,
         steps=config.steps,
         parameters=0 if model is None else model.learner.parameter_count,
+        metric="" if model is None else model.metric,
     )
 
 

@@ -3,11 +3,12 @@
 import csv
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from pgczmq.app import own
 from pgczmq.config import DelayConfig, DelayPartConfig, RunConfig
 from pgczmq.core.codes import Floats
 from pgczmq.core.delays import (
@@ -26,9 +27,23 @@ from pgczmq.core.delays import (
 from pgczmq.core.markov import MarkovDelay
 from pgczmq.core.traces import Recording, replay
 from pgczmq.errors import ConfigError
+from pgczmq.extensions import Kind
 from pgczmq.runlog import LatencyRecord, read
 
 _LOAD = re.compile(r"load(\d{3})")
+_GROUP = "pgczmq.delays"
+PARTS: Mapping[str, frozenset[str]] = {
+    "none": frozenset(),
+    "constant": frozenset({"mean"}),
+    "exponential": frozenset({"mean"}),
+    "shifted-exponential": frozenset({"mean", "shift"}),
+    "pareto": frozenset({"mean", "shape"}),
+    "bimodal": frozenset({"mean", "factor", "slow_fraction"}),
+    "markov": frozenset({"mean", "factor", "turns_slow", "recovers"}),
+}
+"""The built-in models that a part of a delay may have, and the settings that each reads."""
+DELAYS: Mapping[str, frozenset[str]] = {**PARTS, "trace": frozenset({"file"})}
+"""The same for a delay as a whole."""
 
 
 def delay_of(config: RunConfig) -> DelayModel:
@@ -75,18 +90,18 @@ def _whole(config: RunConfig) -> DelayModel:
     if communication is None and computation is None:
         if delay.model == "trace":
             return replay(_recordings(delay), workers=config.workers, seed=config.seed)
-        return _part(delay, config, "delay")
+        return _part(delay, config, "delay", "delay")
     if delay.model != "none":
         raise ConfigError(
             "a delay has one model, or parts with models of their own: got delay.model="
             f'"{delay.model}" beside [delay.communication] or [delay.computation]. Leave delay.model out.'
         )
-    sent = _part(communication or DelayPartConfig(), config, "delay sent")
-    computed = _part(computation or DelayPartConfig(), config, "delay computed")
+    sent = _part(communication or DelayPartConfig(), config, "delay.communication", "delay sent")
+    computed = _part(computation or DelayPartConfig(), config, "delay.computation", "delay computed")
     return TwoParts(Proportional(computed), sent)
 
 
-def _part(part: DelayPartConfig, config: RunConfig, stream: str) -> DelayModel:
+def _part(part: DelayPartConfig, config: RunConfig, section: str, stream: str) -> DelayModel:
     seed, mean = config.seed, part.mean
     match part.model:
         case "constant":
@@ -102,8 +117,11 @@ def _part(part: DelayPartConfig, config: RunConfig, stream: str) -> DelayModel:
             return BimodalDelay(seed, mean, part.factor, slow_workers(seed, candidates, part.slow_fraction), stream)
         case "markov":
             return MarkovDelay(seed, mean, part.factor, part.turns_slow, part.recovers, stream)
-        case _:
+        case "none":
             return NoDelay()
+        case name:
+            kind = Kind("delay model", _GROUP, DELAYS if section == "delay" else PARTS)
+            return own.delay_model(kind, name, part.args, section=section, stream=stream, config=config)
 
 
 # ---------------------------------------------------------------- traces

@@ -9,6 +9,7 @@ from pgczmq.bench.tally import Goal
 from pgczmq.config import RunConfig, parse
 from pgczmq.core.schemes import SCHEMES
 from pgczmq.errors import ConfigError
+from pgczmq.extensions import find
 
 COMMON = ("wait", "shortfall", "deadline", "max_age", "on_new_step")
 """Keys of ``[scheme]`` that a comparison takes over; the others belong to one scheme and one number of stragglers."""
@@ -78,7 +79,7 @@ def _combinations(
 ) -> Iterator[tuple[str, RunConfig]]:
     for name in schemes:
         if ":" not in name and name not in {*SCHEMES, build.ASYNC}:
-            raise ConfigError(f"there is no scheme {name!r}. Schemes: {', '.join(SCHEMES)}, {build.ASYNC}.")
+            find(build.SCHEME, name, "--schemes")
         if name in ("dgd", build.ASYNC):
             yield name, _with(base, name, 0)
         else:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import TensorDataset, default_collate
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
 from pgczmq.core import seeds
 from pgczmq.core.policies import samples_of
@@ -26,6 +26,18 @@ class Samples(Protocol):
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Raw inputs and targets, stacked along their first axis, of an int64 [m] of sample numbers."""
         ...
+
+
+class MapStyle(Protocol):
+    """A data set read sample by sample, as a map-style torch Dataset or a list: items are (input, target)."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+Data: TypeAlias = Samples | MapStyle
+"""What a user may hand in."""
 
 
 @runtime_checkable
@@ -94,15 +106,43 @@ class DatasetSamples:
 
     def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         items = [self._dataset[index] for index in indices.tolist()]
-        collated = default_collate(items)
-        if len(collated) != 2 or not all(isinstance(part, Tensor) for part in collated):
-            raise ConfigError(
-                "each item of a training data set is an input and a target that stack into tensors: "
-                f"got {type(items[0]).__name__} from {type(self._dataset).__name__}."
-            )
+        if not (isinstance(items[0], tuple | list) and len(items[0]) == 2):
+            raise ConfigError(_not_a_pair(items))
+        try:
+            collated = default_collate(items)
+        except (TypeError, RuntimeError) as error:  # no tensors, or tensors of several shapes
+            raise ConfigError(_not_a_pair(items)) from error
+        if not all(isinstance(part, Tensor) for part in collated):
+            raise ConfigError(_not_a_pair(items))
         inputs, targets = collated
-        # default_collate makes float64 of Python floats, which no loss accepts beside a float32 output.
-        return inputs, targets.float() if targets.dtype == torch.float64 else targets
+        return inputs, _narrow(targets)
+
+
+def _not_a_pair(items: Sequence[Any]) -> str:
+    """The sentence for items that do not stack."""
+    kinds = list(dict.fromkeys(map(_described, items)))
+    hint = " Several inputs are one tensor that the model takes apart."
+    if any("Image" in kind for kind in kinds):
+        hint = " Pictures become tensors in the data set, for example by torchvision.transforms.PILToTensor()."
+    elif len(kinds) > 1:
+        hint = " Pad, crop or resize them in the data set."
+    return (
+        "each item of a data set is (input, target): two tensors, arrays or numbers, of the same shape in every item. "
+        f"Got {' and '.join(kinds[:2])}.{hint}"
+    )
+
+
+def _described(item: object) -> str:
+    """What somebody sees that looks at the item: (Tensor[3, 8, 8], int)."""
+    if isinstance(item, tuple | list):
+        return f"({', '.join(map(_described, item))})"
+    shape = getattr(item, "shape", ())
+    return type(item).__name__ + (str(list(shape)) if len(shape) else "")
+
+
+def _narrow(targets: Tensor) -> Tensor:
+    """Targets as a loss takes them beside a float32 output: NumPy and Python have float64, unless told otherwise."""
+    return targets.float() if targets.dtype == torch.float64 else targets
 
 
 def hold(samples: Samples, partitions: "Partitions", held: Sequence[int]) -> None:
@@ -116,18 +156,29 @@ def adapt(data: Any) -> Samples:
     """What a user hands in as data, as Samples: Samples themselves or a map-style torch Dataset.
 
     Raises:
-        ConfigError: it has no length or cannot be indexed.
+        ConfigError: it has no length or cannot be indexed, or something else is to be handed in.
     """
     if isinstance(data, Samples):
         return data
     if isinstance(data, TensorDataset) and len(data.tensors) == 2:
-        return ArraySamples(*data.tensors)
-    if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
+        return ArraySamples(data.tensors[0], _narrow(data.tensors[1]))
+    if hasattr(data, "__len__") and hasattr(data, "__getitem__") and not _hint(data):
         return DatasetSamples(data)
     raise ConfigError(
         "a task's data is a map-style torch Dataset (with __len__ and __getitem__) or has __len__ and "
-        f"batch(indices): got {type(data).__name__}."
+        f"batch(indices): got {type(data).__name__}.{_hint(data)}"
     )
+
+
+def _hint(data: Any) -> str:
+    """What would work instead of something that is often handed in; empty for all else."""
+    if isinstance(data, IterableDataset):
+        return " What can only be read in order cannot be cut into partitions: read it into a list, or index it."
+    if isinstance(data, DataLoader):
+        return " Hand in its data set: minibatches are made by the workers, see task.batch_size."
+    if isinstance(data, tuple | list) and len(data) == 2 and all(hasattr(part, "shape") for part in data):
+        return " Make one of the two arrays: torch.utils.data.TensorDataset(inputs, targets)."
+    return ""
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pgczmq.config import reason
 from pgczmq.core import seeds
 from pgczmq.errors import ConfigError
+from pgczmq.extensions import reason
 from pgczmq.train.data import Samples
 from pgczmq.train.flat import FlatModel
 from pgczmq.train.randomness import seed_global_streams
@@ -42,6 +42,8 @@ def _of_data(samples: Samples, *, seed: int) -> str:
     digest = hashlib.sha256()
     try:
         parts = samples.batch(torch.from_numpy(np.sort(chosen)))
+    except ConfigError:
+        raise
     except Exception as error:  # the user's code
         raise ConfigError(f"the training set cannot be read: {reason(error)}.") from error
     for part in parts:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from pgczmq.config import reason
 from pgczmq.core import seeds
 from pgczmq.errors import ConfigError, WireError
+from pgczmq.extensions import reason
 from pgczmq.train import half
 from pgczmq.train.blocks import Buffer, ByteArray, FloatArray
 from pgczmq.train.buffers import ModuleBuffers
@@ -235,7 +235,8 @@ def _refuse_what_cannot_be_flat(module: nn.Module) -> None:
             raise ConfigError(f"parameter {name} has no shape yet: run one batch through the lazy module first.")
         if parameter.requires_grad and parameter.dtype != torch.float32:
             raise ConfigError(f"trained parameters are float32: got {parameter.dtype} in {name}. Use model.float().")
-    for name, part in module.named_modules():
+    for path, part in module.named_modules():
+        name = path or "the model"
         if getattr(part, "sparse", False):
             raise ConfigError(f"gradients are dense: {name} is {part}. Leave out sparse=True.")
         if getattr(part, "max_norm", None) is not None:

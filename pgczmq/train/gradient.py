@@ -115,8 +115,14 @@ class PartitionGradient:
 
     def _backward(self, inputs: Tensor, target: Tensor) -> float:
         loss = self._task.loss(self._flat.module(inputs), target)
-        if loss.dim():
-            raise ConfigError(f"a task's loss is the mean over the batch, a scalar: got shape {tuple(loss.shape)}.")
+        if not isinstance(loss, Tensor) or loss.dim():
+            got = f"shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            raise ConfigError(f"a task's loss is the mean over the batch, a scalar tensor: got {got}.")
+        if not loss.requires_grad:
+            raise ConfigError(
+                "a task's loss depends on the model's parameters: it does not. Was something detached, taken as a "
+                "number (.item()), or computed under torch.no_grad()?"
+            )
         torch.autograd.backward(loss)
         return float(loss.detach())
 

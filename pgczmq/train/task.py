@@ -1,52 +1,90 @@
 """What is trained: the user's model, data, loss and metric, found by name."""
 
-import difflib
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from pgczmq.config import load_function, reason
 from pgczmq.errors import ConfigError
-from pgczmq.train.data import Samples, adapt
+from pgczmq.extensions import Kind, call, find, load_function
+from pgczmq.train import plain
+from pgczmq.train.data import Data, Samples, adapt
 
 
 def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
-    """The mean cross entropy of logits, float [m, classes], and classes, int64 [m]."""
-    return functional.cross_entropy(output, target)
+    """The mean cross entropy of logits, float [m, ..., classes], and classes, whole numbers [m, ...].
+
+    The classes are the last axis: [m, classes] for a label each, [m, T, classes] for a character at each of T places.
+
+    Raises:
+        ConfigError: shapes or dtypes are others.
+    """
+    _check_classes(output, target, "loss")
+    return functional.cross_entropy(output.flatten(0, -2), target.flatten().long())
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """The part of a batch whose largest logit, float [m, classes], is the target, int64 [m]."""
-    return (output.argmax(1) == target).float().mean()
+    """The part of the targets, whole numbers [m, ...], at which the logits, float [m, ..., classes], are largest.
+
+    Raises:
+        ConfigError: shapes or dtypes are others.
+    """
+    _check_classes(output, target, "metric")
+    return (output.argmax(-1) == target).float().mean()
 
 
-def as_float(inputs: Tensor) -> Tensor:
-    """Raw inputs as float32."""
-    return inputs.float()
+def _check_classes(output: Tensor, target: Tensor, which: str) -> None:
+    fits = isinstance(output, Tensor) and output.dim() > 1 and output.shape[:-1] == target.shape
+    if fits and not target.is_floating_point():
+        return
+    found = tuple(output.shape) if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    instead = "such as torch.nn.functional.mse_loss for numbers" if which == "loss" else "or metric=None"
+    raise ConfigError(
+        f"unless a task has a {which} of its own it is that of classes: logits [m, ..., classes] and whole numbers "
+        f"[m, ...] as targets. Got {found} from the model, and targets {tuple(target.shape)}, "
+        f"{str(target.dtype).removeprefix('torch.')}. Give Task a {which}(output, target), {instead}."
+    )
+
+
+def as_input(inputs: Tensor) -> Tensor:
+    """Raw inputs as a model takes them: bytes, booleans and floats as float32, other whole numbers as they are.
+
+    Bytes are pictures. Other whole numbers are indices, such as those of characters: an Embedding takes no floats.
+    """
+    kept = not inputs.is_floating_point() and inputs.dtype not in (torch.uint8, torch.bool)
+    return inputs if kept else inputs.float()
 
 
 @dataclass(frozen=True)
 class Task:
-    """The user's model, data, loss and metric.
+    """The user's model, data, loss and metric: what the function returns that ``task.name`` names.
+
+    Two workers that hold the same partition must compute the same bits. So whatever is drawn at random has to come from
+    torch's, Python's or NumPy's global stream, which workers seed, or from the function's argument ``seed``.
+    ``pgc task check module:function`` tries that, and everything below.
 
     Args:
         model: builds a fresh module; its initial parameters come from torch's global random stream. It must not write
             to its parameters: a worker may compute on memory of the master's. Its first evaluation finds out whether
             it does, with or without ``.data``, and ends in a sentence; if it begins later, and parameters come through
             shared memory, the operating system ends the worker (a segmentation fault), and the run goes on without.
-        train: the training set: Samples, or a map-style torch Dataset of (input, target). It is read on two threads,
-            on one at a time.
+        train: the training set: a map-style torch Dataset or a list of (input, target), each a tensor, an array or a
+            number; or Samples, which read many at a time. It is read on two threads, on one at a time.
         test: held-out data of the same kind, or None.
-        loss: (output, target) -> scalar, the **mean** over the batch.
-        metric: (output, target) -> scalar, a mean over the batch; None where there is none.
-        transform: raw batch of inputs, such as uint8 -> the model's input. It draws nothing.
+        loss: (output, target) -> scalar, the **mean** over the batch. Cross entropy unless set: logits
+            [m, ..., classes], and whole numbers [m, ...].
+        metric: (output, target) -> scalar, a mean over the batch; None where there is none. It is called by its
+            function's name, and shown in percent if that ends in "accuracy". Accuracy unless set.
+        transform: raw batch of inputs -> the model's input. It draws nothing. Unless set, bytes, booleans and floats
+            become float32, and other whole numbers stay what they are.
         augment: (transformed batch, generator) -> batch, in training only. It draws from the generator alone,
             with ``device=generator.device``: replicas of a partition on different workers must agree.
+
+    Raises:
+        ConfigError: the data cannot be read by sample numbers; says what would work.
     """
 
     model: Callable[[], nn.Module]
@@ -54,13 +92,32 @@ class Task:
     test: Samples | None = None
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     metric: Callable[[Tensor, Tensor], Tensor] | None = accuracy
-    transform: Callable[[Tensor], Tensor] = as_float
+    transform: Callable[[Tensor], Tensor] = as_input
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None
+
+    if TYPE_CHECKING:  # what may be handed in is more than what the attributes are then
+
+        def __init__(
+            self,
+            model: Callable[[], nn.Module],
+            train: Data,
+            test: Data | None = None,
+            loss: Callable[[Any, Tensor], Tensor] = cross_entropy,
+            metric: Callable[[Any, Tensor], Tensor] | None = accuracy,
+            transform: Callable[[Tensor], Tensor] = as_input,
+            augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "train", adapt(self.train))
         if self.test is not None:
             object.__setattr__(self, "test", adapt(self.test))
+
+    @property
+    def metric_name(self) -> str:
+        """What views call the metric: its function's name; empty where there is none."""
+        name = "" if self.metric is None else getattr(self.metric, "__name__", "metric")
+        return name if name.isidentifier() or not name else "metric"
 
 
 TASKS: Mapping[str, str] = {
@@ -76,8 +133,11 @@ TASKS: Mapping[str, str] = {
 """The built-in tasks, in the same notation as a user's own."""
 
 
+TASK = Kind("task", "pgczmq.tasks", TASKS)
+
+
 def load_task(name: str, args: Mapping[str, Any], seed: int) -> Task:
-    """The task called ``name``: built in, or ``module:function`` with the current directory importable.
+    """The task called ``name``: built in, ``module:function`` with the current directory importable, or installed.
 
     The function is called with ``args`` as keywords, and with ``seed`` if it has an argument of that name.
 
@@ -85,41 +145,14 @@ def load_task(name: str, args: Mapping[str, Any], seed: int) -> Task:
         ConfigError: there is no such task, it cannot be imported, does not take the arguments, fails, or
             does not return a Task.
     """
-    function = _find(name)
-    keywords = _keywords(name, function, args, seed=seed)
-    try:
-        task = function(**keywords)
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(f"task {name} cannot be built: {reason(error)}.") from error
+    if name == plain.NAME:
+        raise ConfigError(
+            f"task {name} is made of NumPy alone, for real runs (pgc local, pgc-master): a simulation takes it with "
+            "--timing-only, and it needs no check."
+        )
+    setting = "task.name"
+    function = load_function(TASKS[name], setting) if name in TASKS else find(TASK, name, setting)
+    task = call(function, args, name=f"task {name}", setting="task.args", seed=seed)
     if not isinstance(task, Task):
         raise ConfigError(f"a task's function returns a pgczmq.train.task.Task: {name} gave {type(task).__name__}.")
     return task
-
-
-def _find(name: str) -> Callable[..., Any]:
-    module_name, colon, function_name = TASKS.get(name, name).partition(":")
-    if not colon or not module_name or not function_name:
-        close = difflib.get_close_matches(name, TASKS, n=1, cutoff=0.5)
-        nearest = f" The nearest is {close[0]}." if close else ""
-        raise ConfigError(
-            f"there is no task {name!r}.{nearest} Built in are {', '.join(TASKS)}; one of your own is written "
-            "module:function."
-        )
-    return load_function(TASKS.get(name, name), "task.name")
-
-
-def _keywords(name: str, function: Callable[..., Any], args: Mapping[str, Any], *, seed: int) -> dict[str, Any]:
-    parameters = inspect.signature(function).parameters.values()
-    accepted = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-    needed = [p.name for p in parameters if p.name in accepted and p.default is p.empty]
-    keywords = {"seed": seed, **args} if "seed" in accepted else dict(args)
-    unknown = [key for key in keywords if key not in accepted and not takes_any]
-    missing = [key for key in needed if key not in keywords]
-    if unknown or missing:
-        problem = f"does not take {', '.join(unknown)}" if unknown else f"also needs {', '.join(missing)}"
-        names = ", ".join(key for key in accepted if key != "seed") or "none"
-        raise ConfigError(f"task.args: {name} {problem}. It takes: {names}.")
-    return keywords

@@ -72,7 +72,7 @@ def test_adaptive_k_batch_grows_the_batch_first_and_leaves_detours_out() -> None
         (["scheme.k=3"], 'got scheme.k=3 with policy.name="adaptive-k"'),
         (["policy.start=7"], "policy.start=7, policy.most=6, workers=6"),
         (["policy.name=bound-optimal-k", "optimizer.lr=2"], "the bound needs lr * convexity below 1"),
-        (["policy.name=adaptive-j"], "policy.name should be"),
+        (["policy.name=adaptive-j"], "there is no policy adaptive-j. The nearest is adaptive-k."),
         (["policy.fractions=[]"], "policy.fractions should be numbers above 0"),
     ],
 )

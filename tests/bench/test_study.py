@@ -152,7 +152,7 @@ def test_what_is_named_twice_runs_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "text"), [(["dgdd"], "there is no scheme 'dgdd'"), (["gc-fr"], "none of these runs")]
+    ("names", "text"), [(["dgdd"], "there is no scheme dgdd"), (["gc-fr"], "none of these runs")]
 )
 def test_a_grid_of_nothing_is_an_error(names: list[str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):

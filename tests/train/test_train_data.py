@@ -104,7 +104,7 @@ def test_python_floats_as_targets_become_float32() -> None:
 def test_data_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="map-style torch Dataset"):
         adapt(iter([1, 2]))
-    with pytest.raises(ConfigError, match="an input and a target"):
+    with pytest.raises(ConfigError, match=r"is \(input, target\).*Got \(Tensor\[2\], int, int\)"):
         DatasetSamples([(torch.zeros(2), 1, 2)]).batch(torch.tensor([0]))
     with pytest.raises(ConfigError, match="3 inputs and 2 targets"):
         ArraySamples(torch.zeros(3), torch.zeros(2))

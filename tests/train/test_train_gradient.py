@@ -338,7 +338,7 @@ def test_wrong_sizes_are_a_wire_error_and_wrong_losses_the_users() -> None:
     with pytest.raises(WireError, match="buffers take 0 bytes: got 4"):
         gradients.load(params, b"1234")
     vector = Task(task.model, task.train, loss=lambda output, target: output.sum(1), transform=task.transform)
-    with pytest.raises(ConfigError, match=r"a scalar: got shape \(20,\)"):
+    with pytest.raises(ConfigError, match=r"a scalar tensor: got shape \(20,\)"):
         worker(vector, [0]).evaluate(0, 0, 1.0)
 
 
