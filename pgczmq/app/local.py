@@ -6,10 +6,9 @@ import logging
 import math
 import signal
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any
 
 from pgczmq.app import master, processes, worker
 from pgczmq.app.allowed import asked_for
@@ -45,14 +44,26 @@ class LocalWorkers:
         self._processes: dict[int, ForkServerProcess] = {}
         self._logs: dict[int, Path] = {}
         self._begins: dict[int, int] = {}  # where in its log a worker's present life begins
+        self._is_over = False
         self._due: dict[int, float] = {}  # when a worker that a fault killed is started again; never is infinite
 
-    def __call__(self, running: master.Running) -> Coroutine[Any, Any, None]:
-        """Start them; the coroutine looks after them until it is cancelled."""
+    async def __call__(self, running: master.Running) -> None:
+        """Start them, and look after them until this is cancelled."""
+        starting = asyncio.ensure_future(asyncio.to_thread(self._start_all, running))  # a thread cannot be cancelled
+        try:
+            await self._look_after(await asyncio.shield(starting), running)
+        finally:
+            self._is_over = True
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({starting})
+            await self._end()
+
+    def _start_all(self, running: master.Running) -> ForkServerContext:
         context = processes.start_helper(self._task)
         for number in range(self._count):
-            self._start(context, running, number)
-        return self._look_after(context, running)
+            if not self._is_over:
+                self._start(context, running, number)
+        return context
 
     def _start(self, context: ForkServerContext, running: master.Running, number: int) -> None:
         path = running.directory / f"worker-{number}.log"
@@ -64,23 +75,20 @@ class LocalWorkers:
 
     async def _look_after(self, context: ForkServerContext, running: master.Running) -> None:
         """End the run when a worker fails of itself, or when none is left; a killed one is a straggler."""
-        try:
-            while True:
-                await asyncio.sleep(LOOK_SECONDS)
-                exits = {number: process.exitcode for number, process in self._processes.items()}
-                for number in self._killed_and_due(exits):
-                    self._start(context, running, number)
-                    del exits[number]
-                failed = [number for number, code in exits.items() if _is_failure(code)]
-                if failed:
-                    running.stop(self._what_it_said(failed[0]), exits[failed[0]] or 70)
-                    return
-                gone = all(code is not None for code in exits.values()) and any(exits.values())
-                if gone and len(exits) == self._count and not self._awaited() and not running.ready():
-                    running.stop("all local workers are gone", 74)
-                    return
-        finally:
-            await self._end()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            exits = {number: process.exitcode for number, process in self._processes.items()}
+            for number in self._killed_and_due(exits):
+                self._start(context, running, number)
+                del exits[number]
+            failed = [number for number, code in exits.items() if _is_failure(code)]
+            if failed:
+                running.stop(self._what_it_said(failed[0]), exits[failed[0]] or 70)
+                return
+            gone = all(code is not None for code in exits.values()) and any(exits.values())
+            if gone and len(exits) == self._count and not self._awaited() and not running.ready():
+                running.stop("all local workers are gone", 74)
+                return
 
     def _killed_and_due(self, exits: Mapping[int, int | None]) -> list[int]:
         """Whom a fault killed so long ago that it is to be started again now."""
