@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by bin/demo and bin/test: makes .venv beside the project and installs the project into it, once.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -6,20 +6,21 @@ import logging
 import os
 import signal
 from collections.abc import Collection, Coroutine, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pgczmq.app.allowed import check_allowed
-from pgczmq.app.build import delay_of, scheme_of
+from pgczmq.app.build import coded_scheme_of, delay_of
 from pgczmq.app.faults import faults_of
+from pgczmq.app.interrupts import SIGNALS, Interrupts
 from pgczmq.app.keys import Connection, connection
 from pgczmq.app.model import begin_life, worker_compute
 from pgczmq.app.processes import cores, keep_large_blocks
-from pgczmq.config import RunConfig, loads, reason
+from pgczmq.config import RunConfig, loads
 from pgczmq.core.delays import NoDelay
 from pgczmq.core.pipeline import Pipeline
 from pgczmq.errors import ConfigError, PgcError
+from pgczmq.extensions import reason
 from pgczmq.net import wire
 from pgczmq.net.auth import PLAIN, Security
 from pgczmq.net.compute import WorkerCompute
@@ -37,42 +38,6 @@ INTERRUPTED = 75
 DEFAULT_MASTER = "tcp://127.0.0.1:5555"
 MASTER_TIMEOUT = 600.0
 """Seconds until a worker gives up a master that does not answer."""
-_ID_SOURCES = ("PGC_WORKER_ID", "RANK", "SLURM_PROCID", "JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK")
-
-
-@dataclass(frozen=True)
-class Identity:
-    """A worker's number, and where it was found."""
-
-    number: int | None
-    source: str
-
-
-def identity(given: int | None, environment: Mapping[str, str]) -> Identity:
-    """The worker's number: ``--id``, else the first of the launchers' variables that is set, else the master's choice.
-
-    Raises:
-        ConfigError: a variable is not a number, or two of them disagree.
-    """
-    if given is not None:
-        return Identity(given, "--id")
-    found: dict[str, int] = {}
-    for name in _ID_SOURCES:
-        text = environment.get(name, "")
-        if not text or (name == "SLURM_PROCID" and environment.get("SLURM_NTASKS", "1") == "1"):
-            continue  # Slurm numbers a lone interactive task 0 too
-        if not text.isdecimal():
-            raise ConfigError(f"{name} must be a worker number: got {text!r}. Set --id instead.")
-        found[name] = int(text)
-    if "PGC_WORKER_ID" in found:
-        return Identity(found["PGC_WORKER_ID"], "PGC_WORKER_ID")
-    if len(set(found.values())) > 1:
-        listed = ", ".join(f"{name}={number}" for name, number in found.items())
-        raise ConfigError(f"the environment names different worker numbers: {listed}. Set --id or PGC_WORKER_ID.")
-    if found:
-        name, number = next(iter(found.items()))
-        return Identity(number, name)
-    return Identity(None, "the master")
 
 
 def way_to_master(given: str | None, environment: Mapping[str, str], directory: Path) -> Connection:
@@ -127,7 +92,7 @@ class Preparation:
         config = loads(welcome.config)
         check_allowed(config, self._allowed)
         compute, conditions = self._built(config, welcome)
-        scheme = scheme_of(config)
+        scheme = coded_scheme_of(config)
         pipeline = Pipeline(
             welcome.worker,
             welcome.held,
@@ -181,25 +146,19 @@ async def serve(
             prepare=Preparation(threads or cores(), allowed),
             master_timeout=master_timeout,
         )
-        _leave_on_signals(worker)
-        try:
-            return await worker.run()
-        except Exception as error:
-            worker.leave(f"{type(error).__name__}: {error}")
-            raise
+        with Interrupts(_heard_by_workers()) as interrupts:
+            interrupts.end(lambda number: worker.leave(f"signal {number.name}", 128 + number))
+            try:
+                return await worker.run()
+            except Exception as error:
+                worker.leave(f"{type(error).__name__}: {error}")
+                raise
 
 
-def _leave_on_signals(worker: Worker) -> None:
-    loop = asyncio.get_running_loop()
-
-    def leave(number: int) -> None:
-        loop.add_signal_handler(number, os._exit, 128 + number)
-        worker.leave(f"signal {signal.Signals(number).name}", 128 + number)
-
-    loop.add_signal_handler(signal.SIGTERM, leave, signal.SIGTERM)
-    loop.add_signal_handler(signal.SIGHUP, leave, signal.SIGHUP)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # a local worker leaves Ctrl+C to its master
-        loop.add_signal_handler(signal.SIGINT, leave, signal.SIGINT)
+def _heard_by_workers() -> tuple[signal.Signals, ...]:
+    """A local worker, to whom SIGINT means nothing, leaves Ctrl+C to its master."""
+    ignored = {signal.SIGINT} if signal.getsignal(signal.SIGINT) is signal.SIG_IGN else set()
+    return tuple(number for number in SIGNALS if number not in ignored)
 
 
 def local(

@@ -100,6 +100,35 @@ def test_while_steps_of_a_local_run_follow_each_other(typed: Callable[..., Typed
     assert one.ctrl_c() == 75
 
 
+BUSY = """
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from pgczmq.core.policies import Needs, Plan, PolicyState
+
+@dataclass(frozen=True)
+class Busy:
+    needs = Needs()
+
+    def first(self):
+        return PolicyState(Plan(2, 1.0))
+
+    def next(self, state, finished):
+        if finished.step == 20:
+            Path("computing").touch()
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 10**9)  # minutes in C, deaf to signals
+        return state
+"""
+
+
+def test_while_the_masters_event_loop_is_busy(typed: Callable[..., Typed], tmp_path: Path) -> None:
+    """A policy decides between two messages: what takes long there would keep the loop from hearing of a signal."""
+    (tmp_path / "busy.py").write_text(BUSY)
+    one = typed("pgc", "local", *settings("steps=1000", "scheme.name=is-sgd", "policy.name=busy:Busy"))
+    one.until((tmp_path / "computing").exists)
+    assert one.ctrl_c() == 130
+
+
 def test_while_a_simulation_goes_on(typed: Callable[..., Typed], tmp_path: Path) -> None:
     one = typed("pgc", "sim", "--timing-only", *settings("task.name=linear-regression", "steps=100000000"))
     one.until((tmp_path / "runs" / "run").exists)
