@@ -5,12 +5,9 @@ In the environment a key's dots are double underscores: ``PGC_SCHEME__NAME=pgc-c
 """
 
 import difflib
-import importlib
 import os
-import sys
 import tomllib
-import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -40,31 +37,55 @@ class Section(BaseModel):
 class TaskConfig(Section):
     """What is trained."""
 
-    name: str = "digits-cnn"
-    batch_size: int = Field(21, ge=1)
-    sampler: Literal["reshuffle", "fixed-batch"] = "reshuffle"
-    args: dict[str, Any] = {}
+    name: str = Field("digits-cnn", description="a built-in task, or module:function for one of your own")
+    batch_size: int = Field(21, ge=1, description="samples of each partition that a step looks at")
+    sampler: Literal["reshuffle", "fixed-batch"] = Field(
+        "reshuffle", description="a new order of the partition every epoch, or the same minibatch at every step"
+    )
+    args: dict[str, Any] = Field({}, description="what the task's function is called with, beside the seed")
 
 
 class SchemeConfig(Section):
     """Who computes what, and what a step waits for."""
 
-    name: str = "pgc-cr"
-    stragglers: int = Field(1, ge=0)
-    load: int | None = Field(None, ge=1)
-    k: int | None = Field(None, ge=1)
-    groups: int | None = Field(None, ge=1)
-    local_load: int | None = Field(None, ge=0)
-    code: Literal["auto", "random", "cyclic-mds"] = "auto"
-    wait: Literal["k", "usable"] = "k"
-    shortfall: Literal["wait", "partial"] = "wait"
+    name: str = Field("pgc-cr", description="a built-in scheme, or module:function for one of your own")
+    stragglers: int = Field(1, ge=0, description="s: workers that a step can do without; below workers")
+    load: int | None = Field(
+        None, ge=1, description="c: partitions that a worker holds; s + 1 unless set, 2 in is-gc schemes"
+    )
+    k: int | None = Field(
+        None, ge=1, description="arrivals that close a step, where the scheme takes any; workers - s unless set"
+    )
+    groups: int | None = Field(None, ge=1, description="of is-gc-hr: groups of workers; must divide workers")
+    local_load: int | None = Field(
+        None, ge=0, description="of is-gc-hr: how many of a worker's partitions are shared inside its group; up to load"
+    )
+    code: Literal["auto", "random", "cyclic-mds"] = Field(
+        "auto",
+        description="of gc-cr and pgc-cr-naive: how the coefficients are made; auto takes the better conditioned",
+    )
+    wait: Literal["k", "usable"] = Field(
+        "k", description="of gc and pgc-fr schemes: wait for k arrivals, or for fewer that can be decoded already"
+    )
+    shortfall: Literal["wait", "partial"] = Field(
+        "wait", description="when no usable set can come: wait for a worker, or close the step with what there is"
+    )
     deadline: float | None = Field(
         None,
         ge=0,
         description="median deviations after the median answer, when partial closes a step; never unless set",
     )
-    max_age: int | None = Field(None, ge=0)
-    on_new_step: Literal["skip", "abandon", "queue"] = "skip"
+    max_age: int | None = Field(
+        None,
+        ge=0,
+        description="of pgc schemes: steps that a retained gradient may be old before its turn is moved up; "
+        "2 load - 1 unless set",
+    )
+    on_new_step: Literal["skip", "abandon", "queue"] = Field(
+        "skip",
+        description="what a worker does that is behind: finish what it has and go on with the newest step, drop it, "
+        "or work through all steps in order (simulation only)",
+    )
 
 
 class ResponseConfig(Section):
@@ -79,8 +100,8 @@ class ResponseConfig(Section):
 class BoundConfig(Section):
     """Constants of the error bound; the defaults are those of the adaptive-k paper's example."""
 
-    lipschitz: float = Field(2.0, gt=0)
-    convexity: float = Field(1.0, gt=0)
+    lipschitz: float = Field(2.0, gt=0, description="L: of the gradient of the whole loss")
+    convexity: float = Field(1.0, gt=0, description="c: of strong convexity; at most lipschitz")
     variance: float = Field(10.0, gt=0, description="of the gradient of one sample")
     initial_error: float = Field(100.0, gt=0, description="loss before step 0 above the least possible")
 
@@ -88,7 +109,12 @@ class BoundConfig(Section):
 class PolicyConfig(Section):
     """How many arrivals close a step, and how much of a minibatch is evaluated."""
 
-    name: Literal["fixed", "adaptive-k", "bound-optimal-k", "adaptive-k-batch"] = "fixed"
+    name: str = Field(
+        "fixed",
+        description="fixed: k and whole minibatches, always; adaptive-k, bound-optimal-k and adaptive-k-batch begin "
+        "with few arrivals and ask for more; or module:function for one of your own",
+    )
+    args: dict[str, Any] = Field({}, description="what a policy's function of your own is called with")
     start: int = Field(1, ge=1, description="arrivals that close the first steps")
     most: int | None = Field(None, ge=1, description="arrivals that close the last; all workers unless set")
     increment: int = Field(1, ge=1, description="what adaptive-k and bound-optimal-k add to k")
@@ -114,11 +140,11 @@ class PolicyConfig(Section):
 class OptimizerConfig(Section):
     """How an estimate moves the parameters."""
 
-    name: Literal["sgd", "adam", "adamw"] = "sgd"
-    lr: float = Field(0.05, gt=0)
-    momentum: float = Field(0.0, ge=0, lt=1)
-    weight_decay: float = Field(0.0, ge=0)
-    schedule: Literal["constant", "cosine", "step"] = "constant"
+    name: Literal["sgd", "adam", "adamw"] = Field("sgd", description="the rule, as torch.optim has it")
+    lr: float = Field(0.05, gt=0, description="learning rate")
+    momentum: float = Field(0.0, ge=0, lt=1, description="of sgd")
+    weight_decay: float = Field(0.0, ge=0, description="of all parameters")
+    schedule: Literal["constant", "cosine", "step"] = Field("constant", description="what becomes of lr during the run")
     warmup: int = Field(0, ge=0, description="steps over which lr rises linearly from 0")
     step_every: int = Field(200, ge=1, description='steps between drops of schedule = "step"')
     step_factor: float = Field(0.1, gt=0, le=1, description='what a drop of schedule = "step" multiplies lr by')
@@ -127,13 +153,18 @@ class OptimizerConfig(Section):
 class EvalConfig(Section):
     """When the held-out data is looked at."""
 
-    every: int = Field(100, ge=0)
+    every: int = Field(100, ge=0, description="steps between two looks; 0: only at the end")
 
 
 class DelayPartConfig(Section):
     """How one part of a worker's lateness is drawn, seconds."""
 
-    model: Literal["none", "constant", "exponential", "shifted-exponential", "pareto", "bimodal", "markov"] = "none"
+    model: str = Field(
+        "none",
+        description="none, constant, exponential, shifted-exponential, pareto, bimodal, markov, of [delay] itself also "
+        "trace, or module:function for one of your own",
+    )
+    args: dict[str, Any] = Field({}, description="what a delay model's function of your own is called with")
     mean: float = Field(0.1, ge=0, description="of the exponential part, the constant, a good worker's")
     shift: float = Field(0.0, ge=0, description="added to every draw of shifted-exponential")
     shape: float = Field(2.5, gt=1, description="of pareto: the smaller, the heavier its tail")
@@ -146,7 +177,7 @@ class DelayPartConfig(Section):
 class FailureConfig(Section):
     """A worker that is gone for a while, in simulation."""
 
-    worker: int = Field(ge=0)
+    worker: int = Field(ge=0, description="its number")
     down_at: float = Field(ge=0, description="seconds since step 0 was published")
     back_at: float | None = Field(None, description="never unless set")
 
@@ -154,12 +185,9 @@ class FailureConfig(Section):
 class DelayConfig(DelayPartConfig):
     """Stragglers made on purpose: seconds slept by a worker before it sends."""
 
-    model: Literal["none", "constant", "exponential", "shifted-exponential", "pareto", "bimodal", "markov", "trace"] = (
-        "none"  # type: ignore[assignment]  # one more than a part may have
-    )
     workers: tuple[int, ...] | None = Field(None, description="who is slow; everybody unless set")
     file: str | tuple[str, ...] | None = Field(None, description="of trace: CSV files, one a load, or a run directory")
-    communication: DelayPartConfig | None = None
+    communication: DelayPartConfig | None = Field(None, description="of every answer, whatever was computed")
     computation: DelayPartConfig | None = Field(None, description="of a whole minibatch of one partition")
     failures: tuple[FailureConfig, ...] = ()
 
@@ -167,7 +195,7 @@ class DelayConfig(DelayPartConfig):
 class FaultConfig(Section):
     """A fault made on purpose, in a real run; every one of [[faults]] is on its own. See core/faults.py."""
 
-    kind: Kind
+    kind: Kind = Field(description="drop to corrupt befall an answer, kill to slow the worker")
     workers: tuple[int, ...] | None = Field(None, description="whom it befalls; everybody unless set")
     steps: tuple[Annotated[int, Field(ge=0)], ...] | None = Field(None, description="at which steps alone")
     first: int = Field(0, ge=0, description="step of a range, without steps")
@@ -189,14 +217,25 @@ class SimConfig(Section):
 class NetConfig(Section):
     """Addresses, limits and deadlines."""
 
-    bind: str = "127.0.0.1"
-    port: int = Field(5555, ge=0, le=65532)
-    payload: Literal["auto", "shm", "tcp"] = "auto"
-    wire_dtype: Literal["float32", "bfloat16"] = "float32"
-    step_timeout: float = Field(600, gt=0)
-    start_timeout: float = Field(120, gt=0)
-    heartbeat: float = Field(2, gt=0, le=60)
-    nonfinite: Literal["refuse", "abort"] = "refuse"
+    bind: str = Field(
+        "127.0.0.1", description="address that the master listens on; 0.0.0.0 is every one of its machine"
+    )
+    port: int = Field(
+        5555, ge=0, le=65532, description="of control; the next three are used too; 0: four free ones in a row"
+    )
+    payload: Literal["auto", "shm", "tcp"] = Field(
+        "auto",
+        description="how parameters and gradients travel: auto is shared memory on the master's machine, else TCP",
+    )
+    wire_dtype: Literal["float32", "bfloat16"] = Field("float32", description="of what goes over TCP")
+    step_timeout: float = Field(600, gt=0, description="seconds a step may wait for a usable set; then the run ends")
+    start_timeout: float = Field(
+        120, gt=0, description="seconds until the run starts without the workers that are missing, if the scheme can"
+    )
+    heartbeat: float = Field(2, gt=0, le=60, description="seconds between signs of life")
+    nonfinite: Literal["refuse", "abort"] = Field(
+        "refuse", description="a gradient with NaN or infinity is not used, or ends the run"
+    )
     security: Literal["auto", "curve", "insecure"] = Field(
         "auto", description="who may join: auto is curve, by keys, unless bind is this machine's alone"
     )
@@ -206,26 +245,34 @@ class NetConfig(Section):
 class CheckpointConfig(Section):
     """How often the run is saved, and how many of the newest are kept."""
 
-    every: int = Field(200, ge=0)
-    keep: int = Field(3, ge=1)
+    every: int = Field(200, ge=0, description="steps between two checkpoints; 0: only at the end")
+    keep: int = Field(3, ge=1, description="of the newest; the one with the least held-out loss stays as well")
 
 
 class UiConfig(Section):
     """What a person sees while it runs."""
 
-    mode: Literal["auto", "live", "plain", "none"] = "auto"
+    mode: Literal["auto", "live", "plain", "none"] = Field(
+        "auto", description="a picture, a line every few seconds, or nothing; auto: a picture where there is a terminal"
+    )
 
 
 class RunConfig(Section):
     """A whole run."""
 
-    name: str = ""
-    workers: int = Field(8, ge=1, le=4096)
-    steps: int = Field(600, ge=1)
-    seed: int = Field(1, ge=0, lt=2**63)
-    deterministic: bool = False
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: Literal["auto"] | int = "auto"
+    name: str = Field("", description="of the run directory under runs/; task, scheme and time unless set")
+    workers: int = Field(8, ge=1, le=4096, description="how many; the data is cut into as many partitions")
+    steps: int = Field(600, ge=1, description="updates of the parameters; then the run is done")
+    seed: int = Field(1, ge=0, lt=2**63, description="everything random depends on it")
+    deterministic: bool = Field(
+        False, description="planned delays alone decide who is late, nothing is slept: the same weights to the bit"
+    )
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        "auto", description="where gradients are computed; auto: a GPU where there is one"
+    )
+    threads: Literal["auto"] | int = Field(
+        "auto", description="torch threads of a worker; auto: one under pgc local, else every core of its machine"
+    )
     task: TaskConfig = TaskConfig()
     scheme: SchemeConfig = SchemeConfig()
     policy: PolicyConfig = PolicyConfig()
@@ -273,15 +320,25 @@ def load(
     Raises:
         ConfigError: the file cannot be read, a key does not exist, or a value does not fit.
     """
-    table = _read(path) if path is not None else {}
-    for key, value in _from_environment(environment):
-        _assign(table, key, value)
+    table = table_of(path, environment)
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"a setting is written key=value, for example scheme.name=pgc-cr: got {setting!r}.")
         _assign(table, key.strip(), _value(value.strip()))
     return parse(table)
+
+
+def table_of(path: Path | None, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """What a file and the environment say, as a plain table that nobody has checked yet.
+
+    Raises:
+        ConfigError: the file cannot be read, or a variable sets a key below a value.
+    """
+    table = _read(path) if path is not None else {}
+    for key, value in _from_environment(environment):
+        _assign(table, key, value)
+    return table
 
 
 def loads(text: str) -> RunConfig:
@@ -309,7 +366,8 @@ def _read(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             return tomllib.load(file)
     except OSError as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}.") from None
+        begin = " pgc init writes one to begin with." if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError(f"cannot read the configuration {path}: {error.strerror}.{begin}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}.") from None
 
@@ -380,38 +438,3 @@ def keys(model: type[Section] = RunConfig, prefix: str = "") -> Iterable[str]:
 
 def _is_section(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, Section)
-
-
-def load_function(name: str, setting: str) -> Callable[..., Any]:
-    """The function that a ``module:function`` in the configuration names, the current directory included.
-
-    Args:
-        name: as the user wrote it.
-        setting: the key it was given for, for the error's sentence.
-
-    Raises:
-        ConfigError: no such module or function, or the module fails to import.
-    """
-    module_name, _, function_name = name.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)  # last, so that a file of the user's called random.py breaks nothing
-    try:
-        function = getattr(importlib.import_module(module_name), function_name, None)
-    except Exception as error:  # whatever the user's module does while it is imported
-        raise ConfigError(
-            f"{setting} = {name!r}: cannot import {module_name}, looked for in {here} and among the installed "
-            f"packages: {reason(error)}."
-        ) from error
-    if not callable(function):
-        raise ConfigError(f"{setting} = {name!r}: module {module_name} has no function {function_name}.")
-    loaded: Callable[..., Any] = function
-    return loaded
-
-
-def reason(error: Exception) -> str:
-    """The error in a line, with the place it came from."""
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1] if frames else None
-    where = f" ({last.filename}:{last.lineno})" if last and "importlib" not in last.filename else ""
-    return f"{type(error).__name__}: {error}{where}"

@@ -7,14 +7,14 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pgczmq.app import fitness, master
+from pgczmq.app.check import Check
 from pgczmq.app.keyfiles import ALLOWED_FILE, read_allowed
 from pgczmq.app.keys import access_of, connection, is_loopback
-from pgczmq.app.processes import cores
 from pgczmq.app.worker import parse_address
 from pgczmq.config import RunConfig
 from pgczmq.errors import PgcError
@@ -24,83 +24,111 @@ from pgczmq.net.sockets import Sockets, endpoint, send_now
 from pgczmq.net.worker import resolve
 
 PACKAGES = ("pyzmq", "msgpack", "numpy", "torch", "torchvision", "scikit-learn", "pydantic", "typer", "rich")
-_ANSWER_SECONDS = 5.0
+_ANSWER_SECONDS = 3.0
+RUNS = Path("runs")
+_START = "Is pgc-master running, with net.bind an address that this machine reaches, and are its four ports open?"
+_PORT = "The address is that of net.port, the first of its four."
 
 
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at; ``verdict`` is ok, warning or problem."""
-
-    name: str
-    verdict: str
-    text: str
-
-
-def examine(config: RunConfig, master: str | None) -> Iterator[Check]:
-    """All checks, in order; those of a master only when its address is given."""
+def examine(config: RunConfig, address: str | None) -> Iterator[Check]:
+    """All checks, in order; those of a master only when its ``address`` is given."""
     yield Check("python", "ok", f"{sys.version.split()[0]} on {sys.platform}")
-    yield from _packages()
-    yield from _torch()
-    yield _threads(config)
+    yield _packages()
+    yield _run(config)
+    built = yield from _of_the_task(config)
+    yield fitness.threads(config)
+    yield fitness.files(config)
     yield from _ports(config)
     yield _shared_memory()
     yield _clock()
     yield who_may_join(config)
     security, check = workers_key()
     yield check
-    if master is not None:
-        yield from way_to(master, security)
+    if address is not None:
+        yield from way_to(address, security, {} if built is None else built.fingerprint)
 
 
-def _packages() -> Iterator[Check]:
-    for name in PACKAGES:
-        try:
-            yield Check(name, "ok", version(name))
-        except PackageNotFoundError:
-            yield Check(name, "problem", "not installed; run: pip install pgczmq")
+def _packages() -> Check:
+    versions = {name: _version(name) for name in PACKAGES}
+    missing = [name for name, found in versions.items() if found is None]
+    if missing:
+        return Check("packages", "problem", f"not installed: {', '.join(missing)}; run: pip install pgczmq")
+    return Check("packages", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()))
 
 
-def _torch() -> Iterator[Check]:
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _run(config: RunConfig) -> Check:
+    try:
+        scheme = master.check(config)
+    except PgcError as error:
+        return Check("run", "problem", str(error))
+    text = f"{config.scheme.name} with workers={config.workers}: a step closes with {scheme.k} of them"
+    return Check("run", "ok", text)
+
+
+def _of_the_task(config: RunConfig) -> Generator[Check, None, fitness.Built | None]:
+    """Torch, and what a run of this task takes; without torch, nothing can be said of it."""
+    torch_works = _torch()
+    yield torch_works
+    if torch_works.verdict == "problem":
+        return None
+    checks, built = fitness.task(config)
+    yield from checks
+    if built is not None:
+        yield fitness.memory(config, built, fitness.available_memory())
+        yield fitness.disk(config, built, RUNS)
+    return built
+
+
+def _torch() -> Check:
     try:
         import torch
         import torchvision  # noqa: F401  # a build that does not fit torch fails here
     except Exception as error:
-        yield Check("torch works", "problem", f"{type(error).__name__}: {error}")
-        return
+        text = f"{type(error).__name__}: {error}. Install torch and torchvision of the same release, see pytorch.org"
+        return Check("torch", "problem", text)
     product = float((torch.ones(64, 64) @ torch.ones(64, 64)).sum())
-    verdict = "ok" if product == 64.0**3 else "problem"
     device = "CUDA available" if torch.cuda.is_available() else "CPU only"
-    yield Check("torch works", verdict, f"a product came out {'right' if verdict == 'ok' else 'wrong'}; {device}")
-
-
-def _threads(config: RunConfig) -> Check:
-    have = cores()
-    text = f"{have} cores for {config.workers} workers; a local worker runs one torch thread unless threads is set"
-    return Check("cores", "ok", text)
+    if product != 64.0**3:
+        return Check("torch", "problem", f"a product came out wrong; {device}. Install torch again")
+    return Check("torch", "ok", f"a product came out right; {device}")
 
 
 def _ports(config: RunConfig) -> Iterator[Check]:
-    base = config.net.port
+    """Whether a master of this run could listen; a warning for every port that is taken."""
+    base, bind = config.net.port, config.net.bind
     if base == 0:
         yield Check("ports", "ok", "net.port=0: any free ones")
         return
-    for name, port in zip(("control", "gradients", "params", "metrics"), range(base, base + 4), strict=True):
-        family = socket.AF_INET6 if ":" in config.net.bind else socket.AF_INET
-        with socket.socket(family) as probe:
-            try:
-                probe.bind((config.net.bind.strip("[]"), port))
-                yield Check(f"port {port}", "ok", f"free for {name} on {config.net.bind}")
-            except OSError as error:
-                busy = "in use: another master?" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
-                yield Check(f"port {port}", "warning", f"{name}: {busy} Choose another net.port, or 0 for free ones.")
+    taken = {port: why for port in range(base, base + 4) if (why := _why_taken(bind, port))}
+    for port, why in taken.items():
+        yield Check(f"port {port}", "warning", f"{why}. Choose another net.port, or 0 for free ones, as pgc local does")
+    if not taken:
+        yield Check("ports", "ok", f"{base} to {base + 3} are free on {bind} for a pgc-master")
+
+
+def _why_taken(bind: str, port: int) -> str:
+    with socket.socket(socket.AF_INET6 if ":" in bind else socket.AF_INET) as probe:
+        try:
+            probe.bind((bind.strip("[]"), port))
+        except OSError as error:
+            busy = f"in use on {bind}: another master?"
+            return busy if error.errno == errno.EADDRINUSE else f"{bind}: {error.strerror or error}"
+    return ""
 
 
 def _shared_memory() -> Check:
     """Whether two processes of this user can share memory the way master and workers do."""
     why_not = memory.why_not_here()
     if why_not:
-        return Check("shared memory", "warning", f"{why_not}: payloads go over TCP")
-    return Check("shared memory", "ok", "parameters and gradients pass through it between processes of this machine")
+        return Check("sharing", "warning", f"{why_not}: payloads go over TCP, which takes four times as long")
+    return Check("sharing", "ok", "parameters and gradients pass through it between processes of this machine")
 
 
 def _clock() -> Check:
@@ -140,29 +168,39 @@ def workers_key() -> tuple[Security, Check]:
     return said.security, Check("worker's key", "ok", f"for the master at {said.master}; nobody else can read it")
 
 
-def way_to(master: str, security: Security) -> Iterator[Check]:
+def way_to(address: str, security: Security, ours: Mapping[str, str]) -> Iterator[Check]:
+    """Whether a worker of this machine could join the master there.
+
+    Args:
+        ours: fingerprint of the run that was named here; empty where there is none.
+    """
     try:
-        host, port = parse_address(master)
-        address = resolve(host, port)
+        host, port = parse_address(address)
+        found = resolve(host, port)
     except PgcError as error:
         yield Check("address", "problem", str(error))
         return
-    yield Check("address", "ok", f"{host} is {address}, port {port}")
+    yield Check("address", "ok", f"{host} is {found}, port {port}")
     begun = time.monotonic()
     try:
-        socket.create_connection((address, port), timeout=_ANSWER_SECONDS).close()
+        socket.create_connection((found, port), timeout=_ANSWER_SECONDS).close()
     except OSError as error:
-        yield Check("connection", "problem", f"nobody answers there: {error.strerror or error}")
+        yield Check("connection", "problem", f"nobody answers there: {error.strerror or error}. {_START}")
         return
     yield Check("connection", "ok", f"open after {(time.monotonic() - begun) * 1000:.1f} ms")
-    yield asyncio.run(_ask(address, port, security))
+    yield from asyncio.run(_ask(found, port, security, ours))
 
 
-async def _ask(address: str, port: int, security: Security) -> Check:
+async def _ask(address: str, port: int, security: Security, ours: Mapping[str, str]) -> list[Check]:
     """Ask for a run that does not exist: a master answers by naming its own, and admits nobody."""
     incarnation = uuid.uuid4().hex[:16]
     hello = wire.Hello(
-        worker=None, incarnation=incarnation, run="doctor", package="doctor", host=socket.gethostname(), pid=os.getpid()
+        worker=None,
+        incarnation=incarnation,
+        run=wire.DOCTOR,
+        package="doctor",
+        host=socket.gethostname(),
+        pid=os.getpid(),
     )
     begun = time.monotonic()
     with Sockets(security=security) as sockets:
@@ -176,13 +214,19 @@ async def _ask(address: str, port: int, security: Security) -> Check:
             if handshakes.done():
                 handshakes.result()
             if not reader.done():
-                return Check("master", "problem", "something listens there, but it does not answer like a pgc-master")
+                return [Check("master", "problem", f"something listens there, but not a pgc-master. {_PORT}")]
             answer = wire.to_worker(reader.result()[0])
         except PgcError as error:
-            return Check("master", "problem", str(error))
+            return [Check("master", "problem", str(error))]
         finally:
             reader.cancel()
             handshakes.cancel()
-    milliseconds = (time.monotonic() - begun) * 1000
+    return _heard(answer, ours, seconds=time.monotonic() - begun)
+
+
+def _heard(answer: wire.ToWorker, ours: Mapping[str, str], *, seconds: float) -> list[Check]:
     said = answer.reason if isinstance(answer, wire.Rejected) else answer.type
-    return Check("master", "ok", f"answered after {milliseconds:.0f} ms: {said.split(', the worker')[0]}")
+    checks = [Check("master", "ok", f"answered after {seconds * 1000:.0f} ms: {said}")]
+    if isinstance(answer, wire.Rejected) and answer.fingerprint and ours:
+        checks.append(fitness.same_as(answer.fingerprint, ours))
+    return checks

@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import logging
-import os
-import signal
+import socket
 import time
 import uuid
 from collections.abc import Callable, Coroutine
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pgczmq.app import build, processes
 from pgczmq.app.faults import faults_of
+from pgczmq.app.interrupts import Interrupts
 from pgczmq.app.keys import Access, access_of, access_of_local
 from pgczmq.app.model import MasterModel, Trained, master_model
 from pgczmq.app.outcome import Keeper, result_of
@@ -24,12 +25,13 @@ from pgczmq.core.engine import Engine
 from pgczmq.core.progress import Progress
 from pgczmq.core.schemes import Scheme
 from pgczmq.errors import ClusterError, ConfigError
+from pgczmq.gather.intake import Intake
 from pgczmq.net.auth import Security
 from pgczmq.net.compute import Aside, Snapshot
 from pgczmq.net.exchange import Exchange
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.master import Ending, Master
-from pgczmq.net.sockets import Sockets
+from pgczmq.net.sockets import Sockets, endpoint
 from pgczmq.recorder import RunLog
 from pgczmq.runlog import (
     EvalRecord,
@@ -67,7 +69,7 @@ class Running:
 
 
 Crew = Callable[[Running], Coroutine[Any, Any, None]]
-"""Starts whatever belongs to the run beside the master; returns a coroutine that looks after it until cancelled."""
+"""Starts whatever belongs to the run beside the master, and looks after it until it is cancelled."""
 
 
 def check(config: RunConfig) -> Scheme:
@@ -106,6 +108,8 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None, 
 
     Raises:
         ConfigError: something about the task or the addresses does not work, or the run cannot be gone on with.
+
+    On the main thread the first SIGINT, SIGTERM or SIGHUP ends the run with a checkpoint, see ``app.interrupts``.
     """
     scheme = check(config)
     access = access_of(config) if crew is None else access_of_local(config)
@@ -113,21 +117,23 @@ def run(config: RunConfig, *, sink: Sink, root: Path, crew: Crew | None = None, 
     found = find(config, resume, root, run_id=run_id)
     processes.keep_large_blocks()
     processes.open_many_files()
-    model = master_model(config, scheme.policy.needs)
-    if found is not None and found.checkpoint is not None:
-        model.trained.restore(found.checkpoint)
-    name = build.run_name(config, time.strftime("%Y%m%d-%H%M%S"))
-    with begin(config, found, root, name=name, run_id=run_id) as beginning, RunLog(beginning.directory) as runlog:
+    with Interrupts() as interrupts:
+        model = master_model(config, scheme.policy.needs)
+        if found is not None and found.checkpoint is not None:
+            model.trained.restore(found.checkpoint)
+        name = build.run_name(config, time.strftime("%Y%m%d-%H%M%S"))
+        with begin(config, found, root, name=name, run_id=run_id) as beginning, RunLog(beginning.directory) as runlog:
 
-        def record(record: Record) -> None:
-            runlog.record(record)
-            sink(record)
+            def record(record: Record) -> None:
+                runlog.record(record)
+                this.intake.put(record)
+                sink(record)
 
-        keeper = keeper_of(config, beginning, scheme.coefficients_NC, runlog.sync)
-        this = _Run(config, scheme, beginning, record, access, keeper)
-        result = asyncio.run(this.run(model, crew, runlog.when_failed))
-        write_result(beginning.directory, result)
-        sink(result)
+            keeper = keeper_of(config, beginning, scheme.coefficients_NC, runlog.sync)
+            this = _Run(config, scheme, beginning, record, access, keeper)
+            result = asyncio.run(this.run(model, crew, interrupts, when_failed=runlog.when_failed))
+            write_result(beginning.directory, result)
+            sink(result)
     return result
 
 
@@ -147,13 +153,19 @@ class _Run:
         self._evaluator: EvaluatorProcess | None = None
         self._evaluation: EvalRecord | None = None
         self._begun = 0.0
+        self.intake = Intake()  # of its records, for viewers
 
     async def run(
-        self, model: MasterModel, crew: Crew | None, when_failed: Callable[[Callable[[str], None]], None]
+        self,
+        model: MasterModel,
+        crew: Crew | None,
+        interrupts: Interrupts,
+        *,
+        when_failed: Callable[[Callable[[str], None]], None],
     ) -> Result:
         """Serve, and say how it went; ``when_failed`` takes whom to call when nothing can be recorded any more."""
-        interrupts, trained = _Interrupts(), model.trained
-        self._record(self._about(trained))
+        trained = model.trained
+        self._record(self._about(model))
         if self._beginning.event is not None:
             self._record(self._beginning.event)
         for rule in faults_of(self._config).rules:
@@ -170,18 +182,22 @@ class _Run:
             hub = self._hub(sockets, exchange)
             self._begun = time.monotonic() - self._beginning.at
             master = self._master(hub, trained)
-            interrupts.end(master.stop)
+            interrupts.end(lambda number: master.stop(f"interrupted by {number.name}"))
             when_failed(_stopper(master.stop))
             running = Running(
                 hub.ports.control, self._directory, master.stop, lambda: len(master.ready), self._access.local
             )
-            ending = await self._serve(master, crew, running)
-        return self._result(ending, trained)
+            result = self._result(await self._serve(master, crew, running), model)
+            self.intake.put(result)
+            hub.show(self.intake.seen())
+        return result
 
     async def _serve(self, master: Master, crew: Crew | None, running: Running) -> Ending:
         if crew is None:
             log.info("listening on %s port %d", self._config.net.bind, running.port)
+            log.info("to watch from anywhere: pgc top %s", _address(self._config.net.bind, running.port))
             return await master.run()
+        log.info("to watch from another terminal: pgc top %s", self._directory)
         looking_after = asyncio.get_running_loop().create_task(self._look_after(crew, running))
         try:
             return await master.run()
@@ -192,12 +208,12 @@ class _Run:
     async def _look_after(self, crew: Crew, running: Running) -> None:
         """The crew's failure is the run's: nothing goes on half alive."""
         try:
-            await (await asyncio.to_thread(crew, running))
+            await crew(running)
         except Exception as error:
             log.exception("looking after the local workers failed")
             running.stop(f"looking after the local workers failed: {type(error).__name__}: {error}", 70)
 
-    def _about(self, trained: Trained) -> RunRecord:
+    def _about(self, model: MasterModel) -> RunRecord:
         config = self._config
         return RunRecord(
             name=self._directory.name,
@@ -207,7 +223,8 @@ class _Run:
             workers=config.workers,
             stragglers=config.workers - self._scheme.k,
             steps=config.steps,
-            parameters=trained.parameter_count,
+            parameters=model.trained.parameter_count,
+            metric=model.metric,
         )
 
     def _hub(self, sockets: Sockets, exchange: Exchange) -> Hub:
@@ -240,6 +257,7 @@ class _Run:
             sink=self._record,
             heartbeat=config.net.heartbeat,
             started_at=self._begun,
+            source=self.intake.seen,
         )
 
     async def _evaluate(self, step: int, snapshot: Snapshot) -> None:
@@ -263,15 +281,22 @@ class _Run:
         self._record(self._evaluation)
         self._keeper.evaluated(self._evaluation)
 
-    def _result(self, ending: Ending, trained: Trained) -> Result:
+    def _result(self, ending: Ending, model: MasterModel) -> Result:
         return result_of(
             self._config,
             ending,
             k=self._scheme.k,
             evaluation=self._evaluation,
-            weights_sha256=trained.sha256(),
+            metric=model.metric,
+            weights_sha256=model.trained.sha256(),
             run=str(self._directory),
         )
+
+
+def _address(bind: str, port: int) -> str:
+    """Where viewers reach a master that listens there."""
+    host = bind.strip("[]")
+    return endpoint(socket.gethostname() if ipaddress.ip_address(host).is_unspecified else host, port)
 
 
 def _stopper(stop: Callable[[str, int], None]) -> Callable[[str], None]:
@@ -283,25 +308,3 @@ def _stopper(stop: Callable[[str, int], None]) -> Callable[[str], None]:
             loop.call_soon_threadsafe(stop, reason, 70)
 
     return tell
-
-
-class _Interrupts:
-    """The first SIGINT, SIGTERM or SIGHUP ends the run properly, the second at once."""
-
-    def __init__(self) -> None:
-        self._stop: Callable[[str, int], None] | None = None
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._signalled, number)
-
-    def end(self, stop: Callable[[str, int], None]) -> None:
-        """From now on there is a run to end."""
-        self._stop = stop
-
-    def _signalled(self, number: int) -> None:
-        if self._stop is None:
-            processes.show_cursor()
-            processes.end_helper()
-            os._exit(128 + number)
-        stop, self._stop = self._stop, None
-        stop(f"interrupted by {signal.Signals(number).name}", 75)

@@ -1,11 +1,40 @@
-"""The commands around a run: keys and the machine before it, its records after it."""
+"""The commands around a run: keys and the machine before it, its replay after it."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from pgczmq.cli import completion
 from pgczmq.cli.common import ConfigOption, JsonOption, SetOption, check_writable, guarded, load_config
+
+
+def init(
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help="A built-in task, or MODULE:FUNCTION of your own; its file is begun if there is none.",
+        ),
+    ] = "digits-cnn",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file to write.", show_default="TASK.toml")
+    ] = None,
+) -> None:
+    """Begin a run: write a configuration for a task, with every setting explained."""
+
+    def command() -> int:
+        from pgczmq.app.starter import begin
+
+        begun = begin(task, out)
+        for path in filter(None, (begun.module, begun.config)):
+            typer.echo(f"wrote {path}")
+        typer.echo("\nNext:")
+        for line, purpose in begun.next.items():
+            typer.echo(f"  {line:{max(map(len, begun.next))}}  # {purpose}")
+        return 0
+
+    guarded(command)
 
 
 def make_keys(
@@ -50,7 +79,11 @@ def doctor(
 
 
 def replay(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="Directory of a finished run.")], json: JsonOption = None
+    run: Annotated[
+        Path,
+        typer.Argument(metavar="RUN", help="Directory of a finished run.", autocompletion=completion.run_directories),
+    ],
+    json: JsonOption = None,
 ) -> None:
     """Simulate a run from its records: does the simulator decide as the run did?
 
@@ -63,26 +96,5 @@ def replay(
         if json is not None:
             check_writable(json)
         return show(run, json)
-
-    guarded(command)
-
-
-def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories, or files written by --json.")],
-) -> None:
-    """Compare finished runs in one table."""
-
-    def command() -> int:
-        from rich.console import Console
-
-        from pgczmq.runlog import read_result
-        from pgczmq.view.tables import comparison
-
-        unfinished = [run for run in runs if run.is_dir() and not (run / "result.json").exists()]
-        finished = [read_result(run) for run in runs if run not in unfinished]
-        Console().print(comparison(finished))
-        for run in unfinished:
-            Console(stderr=True).print(f"{run} has no result: still running, or it failed", markup=False)
-        return 0
 
     guarded(command)

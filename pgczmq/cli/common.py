@@ -2,12 +2,16 @@
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
 
 import typer
+
+from pgczmq.cli import completion
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,11 +20,23 @@ if TYPE_CHECKING:
     from pgczmq.runlog import Result, Sink
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", "-c", help="TOML file that describes the run.", show_default="the defaults")
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="TOML file that describes the run.",
+        show_default="the defaults",
+        autocompletion=completion.toml_files,
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the file, e.g. scheme.name=dgd. May be repeated."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Change a key of the file, e.g. scheme.name=dgd. May be repeated.",
+        autocompletion=completion.settings,
+    ),
 ]
 JsonOption = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the result there as JSON.")]
 ResumeOption = Annotated[
@@ -30,6 +46,10 @@ ResumeOption = Annotated[
         metavar="auto|PATH|never",
         help="Go on with a run directory or a checkpoint; auto: with what was interrupted, else begin.",
     ),
+]
+UiOption = Annotated[
+    Literal["auto", "live", "plain", "none"] | None,
+    typer.Option("--ui", help="What to show meanwhile: a dashboard, lines, or nothing.", show_default="ui.mode"),
 ]
 
 
@@ -51,11 +71,14 @@ RUNS = Path("runs")
 def guarded(command: Callable[[], int]) -> NoReturn:
     """Run a command to its exit code; an error of this program is a sentence, not a traceback.
 
+    From here on the first Ctrl+C lets the command put things in order, and the second ends it at once.
     Leaves the process at once at its end, since a compute thread may still be busy.
     """
     from pgczmq.errors import PgcError
 
     try:
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, _interrupt)
         code = command()
     except PgcError as error:
         say_error(str(error))
@@ -63,19 +86,50 @@ def guarded(command: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         say_error("interrupted")
         code = 130
-    except BrokenPipeError:
-        code = 141
-    except Exception:
-        logging.getLogger("pgczmq").exception("this is a defect of pgczmq; please report it with what follows")
-        code = 70
+    except (BrokenPipeError, SystemExit) as error:
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
+        code = 141  # nobody reads what is printed; rich says so with an exit of its own
+    except Exception as error:
+        code = _failed(error)
     leave(code)
+
+
+def _failed(error: Exception) -> int:
+    """Say what no part of the program expected; returns the exit code."""
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "pgczmq").startswith("pgczmq"):
+        say_error(f"a package is not installed: {error}. Run pip install pgczmq; pgc doctor looks for all it needs.")
+        return 2
+    logging.getLogger("pgczmq").exception("this is a defect of pgczmq; please report it with what follows")
+    return 70
+
+
+def nothing_to_put_in_order() -> None:
+    """For a command that hears signals itself once there is something: until then Ctrl+C ends it at once."""
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, _leave_at_once)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.signal(number, _leave_at_once)
+    raise KeyboardInterrupt
+
+
+def _leave_at_once(number: int, frame: FrameType | None) -> None:
+    _tidy()
+    os._exit(128 + number)
+
+
+def _tidy() -> None:
+    """Give the terminal back and end the helper process, if the program has come that far."""
+    processes = sys.modules.get("pgczmq.app.processes")
+    for name in ("give_terminal_back", "end_helper"):
+        getattr(processes, name, bool)()  # it may be loaded in part only
 
 
 def leave(code: int) -> NoReturn:
     """End the process without waiting for threads."""
-    processes = sys.modules.get("pgczmq.app.processes")
-    if processes is not None:
-        processes.end_helper()
+    _tidy()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -93,11 +147,13 @@ def say_error(text: str) -> None:
     Console(stderr=True).print(Text.assemble(("error: ", "bold red"), text), soft_wrap=True)
 
 
-def load_config(path: Path | None, settings: list[str] | None, extra: list[str] | None = None) -> "RunConfig":
-    """The run that the options describe."""
+def load_config(
+    path: Path | None, settings: list[str] | None, extra: list[str] | None = None, ui: str | None = None
+) -> "RunConfig":
+    """The run that the options describe; ``ui`` is said last and counts."""
     from pgczmq import config
 
-    return config.load(path, [*(extra or []), *(settings or [])])
+    return config.load(path, [*(extra or []), *(settings or []), *([f"ui.mode={ui}"] if ui else [])])
 
 
 def log_to(console: "Console") -> None:
@@ -130,20 +186,23 @@ def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) 
     """Run something with a view of it on the terminal; print and write its result; returns its exit code."""
     from rich.console import Console
 
+    from pgczmq.app.processes import before_leaving
     from pgczmq.runlog import to_json
     from pgczmq.view.screen import open_view
     from pgczmq.view.tables import result_table
+    from pgczmq.view.terminal import give_back
 
     console = Console(stderr=True)
     log_to(console)
     if json_file is not None:
         check_writable(json_file)
+    before_leaving.append(give_back)
     with open_view(mode, console) as sink:
         result = run(sink)
+    if json_file is not None:
+        json_file.write_text(to_json(result) + "\n")
     if mode != "none":
         Console().print(result_table(result))
     if result.exit not in (0, 75):
         say_error(result.reason)
-    if json_file is not None:
-        json_file.write_text(to_json(result) + "\n")
     return result.exit

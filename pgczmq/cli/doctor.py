@@ -1,19 +1,20 @@
 """``pgc doctor``: one line a check, as they come."""
 
+import time
+
 from rich.console import Console
-from rich.text import Text
 
 from pgczmq.app.doctor import examine
 from pgczmq.config import RunConfig
-
-_STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+from pgczmq.view.task_view import paragraph, summary
 
 
 def show(config: RunConfig, master: str | None) -> int:
     """Print all checks; 1 if one found a problem."""
-    console = Console()
-    worst = 0
+    console, begun = Console(), time.monotonic()
+    verdicts = []
     for check in examine(config, master):
-        console.print(Text.assemble((f"{check.verdict:8}", _STYLES[check.verdict]), f" {check.name:14} {check.text}"))
-        worst |= check.verdict == "problem"
-    return int(worst)
+        console.print(paragraph(check.name, check.verdict, check.text))
+        verdicts.append(check.verdict)
+    console.print(summary(verdicts, seconds=time.monotonic() - begun))
+    return int("problem" in verdicts)

@@ -4,23 +4,27 @@ from collections.abc import Callable
 
 import typer
 
-from pgczmq.cli import around, runs, studies
+from pgczmq.cli import after, around, runs, studies
 from pgczmq.cli.bench import bench
 from pgczmq.cli.common import VersionOption
+from pgczmq.cli.task import task
+from pgczmq.cli.top import top
 from pgczmq.cli.torture import soak_run, torture
 
 pgc = typer.Typer(
     help="Train PyTorch models on workers that are late or vanish.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
-    add_completion=False,
 )
 pgc.add_typer(bench, name="bench")
 pgc.add_typer(torture, name="torture")
+pgc.add_typer(task, name="task")
 COMMANDS: dict[str, Callable[..., None]] = {
+    "init": around.init,
     "local": runs.local,
     "sim": runs.sim,
     "reproduce": studies.reproduce_claim,
+    "top": top,
     "compare": studies.compare_schemes,
     "explain": studies.explain,
     "theory": studies.theory,
@@ -28,7 +32,10 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "doctor": around.doctor,
     "replay": around.replay,
     "soak": soak_run,
-    "report": around.report,
+    "runs": after.list_runs,
+    "plot": after.plot,
+    "report": after.report,
+    "export": after.export,
 }
 for _name, _command in COMMANDS.items():
     pgc.command(_name)(_command)
@@ -41,18 +48,19 @@ def main() -> None:
 
 def master_main() -> None:
     """Entry point of ``pgc-master``."""
-    _single(runs.master, "pgc-master")
+    single(runs.master)(prog_name="pgc-master")
 
 
 def worker_main() -> None:
     """Entry point of ``pgc-worker``."""
-    _single(runs.worker, "pgc-worker")
+    single(runs.worker)(prog_name="pgc-worker")
 
 
-def _single(command: object, name: str) -> None:
-    app = typer.Typer(pretty_exceptions_show_locals=False, add_completion=False)
-    app.command()(command)  # type: ignore[type-var]
-    app(prog_name=name)
+def single(command: Callable[..., None]) -> typer.Typer:
+    """A program of one command."""
+    app = typer.Typer(pretty_exceptions_show_locals=False)
+    app.command()(command)
+    return app
 
 
 @pgc.callback()

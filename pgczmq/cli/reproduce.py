@@ -9,12 +9,13 @@ from typing import Any
 
 from rich.console import Console
 
+from pgczmq.api.comparison import part_of
 from pgczmq.app import compute_times
 from pgczmq.app.compute_times import ComputeTimes
 from pgczmq.bench import papers, reproduce, study
 from pgczmq.bench.figures import Figure
 from pgczmq.bench.papers import Paper
-from pgczmq.cli.compare import part_of, run_all
+from pgczmq.cli.compare import run_all
 from pgczmq.view import study as view
 
 

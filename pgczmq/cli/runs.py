@@ -13,10 +13,12 @@ from pgczmq.cli.common import (
     JsonOption,
     ResumeOption,
     SetOption,
+    UiOption,
     VersionOption,
     guarded,
     load_config,
     log_to,
+    nothing_to_put_in_order,
     watch,
 )
 
@@ -26,13 +28,15 @@ def local(
     settings: SetOption = None,
     json: JsonOption = None,
     resume: ResumeOption = "never",
+    ui: UiOption = None,
 ) -> None:
     """Run a master and all its workers on this machine."""
 
     def command() -> int:
+        nothing_to_put_in_order()
         from pgczmq.app import master
 
-        run_config = load_config(config, settings)
+        run_config = load_config(config, settings, ui=ui)
         master.check(run_config)
         from pgczmq.app import local as app
 
@@ -46,6 +50,7 @@ def sim(
     settings: SetOption = None,
     json: JsonOption = None,
     resume: ResumeOption = "never",
+    ui: UiOption = None,
     timing_only: Annotated[
         bool, typer.Option("--timing-only", help="Leave the gradients out; only who answers when is simulated.")
     ] = False,
@@ -53,9 +58,10 @@ def sim(
     """Run what pgc local runs in virtual time, in one process: two runs give the same bytes."""
 
     def command() -> int:
+        nothing_to_put_in_order()
         from pgczmq.app import simulate
 
-        run_config = load_config(config, settings)
+        run_config = load_config(config, settings, ui=ui)
         simulate.check(run_config)
         model = None if timing_only else simulate.model_of(run_config)
         run = partial(simulate.run, run_config, model=model, root=RUNS, resume=resume)
@@ -69,6 +75,7 @@ def master(
     settings: SetOption = None,
     json: JsonOption = None,
     resume: ResumeOption = "never",
+    ui: UiOption = None,
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Listen on a network without encryption or authentication.")
     ] = False,
@@ -77,10 +84,11 @@ def master(
     """Run a master and wait for its workers: pgc-worker --id N --master tcp://THIS-HOST:PORT."""
 
     def command() -> int:
+        nothing_to_put_in_order()
         from pgczmq.app import master as app
         from pgczmq.app.keys import access_of
 
-        run_config = load_config(config, settings, ["net.security=insecure"] if insecure else None)
+        run_config = load_config(config, settings, ["net.security=insecure"] if insecure else None, ui)
         app.check(run_config)
         access_of(run_config)
         return watch(run_config.ui.mode, lambda sink: app.run(run_config, sink=sink, root=RUNS, resume=resume), json)
@@ -100,7 +108,7 @@ def worker(
         list[str] | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="Code that the master may name as task.name or scheme.name; may be repeated.",
+            help="Code that the master may name as task.name, scheme.name or delay.model; may be repeated.",
             show_default="PGC_ALLOW, else built-in code alone",
         ),
     ] = None,
@@ -115,15 +123,17 @@ def worker(
     """Run one worker until the master says that the run is over."""
 
     def command() -> int:
+        nothing_to_put_in_order()
         from rich.console import Console
 
         from pgczmq.app import worker as app
         from pgczmq.app.allowed import allowed_names
+        from pgczmq.app.identity import identity
 
         log_to(Console(stderr=True))
         way = app.way_to_master(master, os.environ, Path.cwd())
         host, port = app.parse_address(way.master)
-        who = app.identity(number, os.environ)
+        who = identity(number, os.environ)
         app.log.info("worker number %s, from %s", "any" if who.number is None else who.number, who.source)
         allowed = allowed_names(allow or (), os.environ)
         return app.exit_code_of(

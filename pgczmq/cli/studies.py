@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pgczmq.cli import completion
 from pgczmq.cli.common import ConfigOption, JsonOption, SetOption, guarded, load_config
 
 
@@ -44,6 +45,7 @@ def compare_schemes(
         typer.Option(
             metavar="A,B,C",
             help="Which; the file's scheme.wait, shortfall, deadline, max_age and on_new_step hold for all.",
+            autocompletion=completion.schemes,
         ),
     ] = "dgd,is-sgd,gc-fr,gc-cr,is-gc-cr,pgc-fr,pgc-cr,pgc-fr-staggered",
     stragglers: Annotated[str, typer.Option(metavar="1,2,3", help="Each scheme with each of these.")] = "1,2,3",

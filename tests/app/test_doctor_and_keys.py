@@ -57,7 +57,7 @@ def test_a_master_that_lets_nobody_in_says_so(made, who, text):
     (made / ALLOWED_FILE).write_text("")
     with Sockets(security=server(made)) as sockets:
         _, port = sockets.control_router("127.0.0.1", 0)
-        checks = list(way_to(f"tcp://127.0.0.1:{port}", security))
+        checks = list(way_to(f"tcp://127.0.0.1:{port}", security, {}))
     assert [check.verdict for check in checks] == ["ok", "ok", "problem"]
     assert text in checks[-1].text
 
@@ -65,5 +65,5 @@ def test_a_master_that_lets_nobody_in_says_so(made, who, text):
 def test_nobody_there():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        checks = list(way_to(f"tcp://127.0.0.1:{taken.getsockname()[1]}", PLAIN))
+        checks = list(way_to(f"tcp://127.0.0.1:{taken.getsockname()[1]}", PLAIN, {}))
     assert [check.verdict for check in checks] == ["ok", "problem"]

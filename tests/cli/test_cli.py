@@ -84,7 +84,7 @@ def test_explain_as_the_readme_shows_it(tmp_path: Path) -> None:
         (("local", "--set", "task.batch_size=999"), "task.batch_size"),
         (("local", "--set", "task.name=digits-ccn"), "digits-cnn"),
         (("local", "--set", "task.name=nowhere:nothing"), "cannot import nowhere"),
-        (("report", "nowhere"), "cannot read the result of a run in nowhere"),
+        (("report", "nowhere"), "a run is named by its directory"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )

@@ -125,7 +125,7 @@ def test_compare_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--schemes", "dgd,nothing"], "there is no scheme 'nothing'"),
+        (["--schemes", "dgd,nothing"], "there is no scheme nothing"),
         (["--schemes", ","], "--schemes is a list"),
         (["--stragglers", "one"], "--stragglers is a list of whole numbers"),
         (["--timing-only", "--engine", "local"], "only a simulation can leave the gradients out"),

@@ -1,0 +1,83 @@
+"""What ``pgc doctor`` says of this machine for a run, before it."""
+
+import socket
+
+import pytest
+
+from pgczmq.app import fitness
+from pgczmq.app.doctor import examine
+from pgczmq.app.fitness import Built
+from pgczmq.config import load
+
+
+def config(*settings):
+    return load(settings=settings, environment={})
+
+
+def by_name(*settings):
+    return {check.name: check for check in examine(config("task.name=soak", "net.port=0", *settings), None)}
+
+
+def test_a_run_that_works_has_neither_problems_nor_warnings():
+    found = by_name("workers=2", "scheme.name=dgd")
+    assert {check.verdict for check in found.values()} == {"ok"}
+    assert "a step closes with 2" in found["run"].text and "1,000 parameters" in found["task"].text
+
+
+def test_a_scheme_that_cannot_be_is_a_problem():
+    assert "Nearest valid worker counts" in by_name("workers=3", "scheme.name=gc-fr")["run"].text
+
+
+def test_more_threads_than_cores_by_the_users_own_doing_are_a_warning():
+    assert fitness.threads(config("workers=4000")).verdict == "ok"
+    many = fitness.threads(config("workers=4000", "threads=2"))
+    assert many.verdict == "warning" and "Leave threads out" in many.text
+
+
+def test_a_task_is_told_from_others_by_its_fingerprint():
+    checks, built = fitness.task(config("task.name=linear-regression", "workers=4", "seed=1"))
+    again, _ = fitness.task(config("task.name=linear-regression", "workers=4", "seed=1"))
+    other, _ = fitness.task(config("task.name=linear-regression", "workers=4", "seed=2"))
+    assert built is not None and (built.parameters, built.minibatch) == (21, 21 * 21 * 4)
+    assert checks == again and checks[1].text != other[1].text and "on every machine" in checks[1].text
+
+
+def test_a_task_that_does_not_work_is_a_problem_in_its_own_words():
+    checks, built = fitness.task(config("task.name=nowhere:task"))
+    assert built is None and checks[0].verdict == "problem" and "cannot import nowhere" in checks[0].text
+
+
+@pytest.mark.parametrize(("available", "verdict"), [(2 * 10**9, "ok"), (10**9, "warning"), (None, "ok")])
+def test_memory_is_that_of_all_workers_and_the_master(available, verdict):
+    check = fitness.memory(config("workers=6"), Built(10**6, 1000), available)
+    assert check.verdict == verdict and "workers=6 takes about 1." in check.text
+
+
+def test_memory_grows_with_the_parameters():
+    assert fitness.memory(config("workers=6"), Built(10**8, 1000), 4 * 10**9).verdict == "warning"
+
+
+def test_checkpoints_have_to_fit(tmp_path):
+    assert fitness.disk(config(), Built(1000), tmp_path / "runs").verdict == "ok"
+    full = fitness.disk(config(), Built(10**15), tmp_path / "runs")
+    assert full.verdict == "warning" and "checkpoint.keep=3" in full.text
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(1024, "ok"), (256, "warning")])
+def test_a_master_may_need_more_open_files_than_it_may_have(limit, verdict):
+    assert fitness.files(config("workers=64"), limit).verdict == verdict
+
+
+def test_a_port_that_is_taken_is_named_with_what_to_do():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        found = by_name(f"net.port={min(port, 65532)}")
+    assert found[f"port {port}"].verdict == "warning" and "Choose another net.port" in found[f"port {port}"].text
+
+
+def test_a_worker_that_would_compute_something_else_is_told_beforehand():
+    theirs = {"data": "100 samples, aa", "model": "m", "torch": "2.9"}
+    assert fitness.same_as(theirs, {**theirs, "device": "cpu"}).verdict == "ok"
+    check = fitness.same_as(theirs, {**theirs, "data": "100 samples, bb", "device": "cpu"})
+    assert check.verdict == "problem" and "data is 100 samples, aa there and 100 samples, bb here" in check.text
