@@ -130,8 +130,11 @@ def load_function(name: str, setting: str) -> Callable[..., Any]:
 def _has_none(module: str, function: str, names: Mapping[str, object]) -> str:
     own = [name for name, value in names.items() if getattr(value, "__module__", None) == module]
     close = get_close_matches(function, own, n=1, cutoff=0.5)
-    nearest = f" The nearest is {close[0]}." if close else ""
-    return f"module {module} has no function {function}.{nearest}"
+    # A module that nobody meant may have the name, one of Python's own for example.
+    hint = (
+        f"The nearest is {close[0]}." if close else f"It is {names.get('__file__', 'built in')}: is that the one meant?"
+    )
+    return f"module {module} has no function {function}. {hint}"
 
 
 def call(function: Callable[..., Any], args: Mapping[str, Any], *, name: str, setting: str, **context: object) -> Any:

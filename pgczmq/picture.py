@@ -194,11 +194,18 @@ class Seen:
     Args:
         now: seconds on the run's clock; stands still once there is nothing more to come.
         note: a sentence about where the pictures come from, such as for how long none came; empty when all is well.
+        died: nobody works on the run any more, though it has no result.
     """
 
     picture: Picture
     now: float
     note: str = ""
+    died: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Nothing more is to come."""
+        return self.died or self.picture.result is not None
 
 
 Source = Callable[[], Seen]

@@ -8,6 +8,7 @@ import fcntl
 import json
 import logging
 import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from pgczmq.runlog import FILES, EvalRecord, EventRecord, LatencyRecord, Record,
 
 log = logging.getLogger("pgczmq.runlog")
 
+ASKING_SECONDS = 0.1
+"""After so long whoever only asked ``is_in_use`` is done: pgc runs and pgc top ask at any time."""
 _TEMPORARY = ".partial-"
 _KEPT: dict[type[Record], Callable[[dict[str, Any], int], bool]] = {
     StepRecord: lambda record, step: bool(record["step"] < step),
@@ -97,12 +100,17 @@ def _whole(line: bytes) -> dict[str, Any] | None:
 
 
 def is_in_use(directory: Path) -> bool:
-    """Whether a process writes there at this moment."""
+    """Whether a process writes there at this moment; any number of others may ask at the same time."""
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        with locked(directory):
-            return False
-    except ConfigError:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
         return True
+    except OSError:  # there are no locks here, which ``locked`` says
+        return False
+    finally:
+        os.close(descriptor)
+    return False
 
 
 @contextlib.contextmanager
@@ -122,7 +130,11 @@ def locked(directory: Path) -> Iterator[None]:
 
 def _lock(descriptor: int, directory: Path) -> None:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(ASKING_SECONDS)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ConfigError(
             f"one process at a time writes into a run directory: {directory} is in use. End that one first, "

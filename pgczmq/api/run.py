@@ -80,6 +80,22 @@ class Run:
     def _records(self, kind: type[Record]) -> list[Any]:
         return list(runlog.read(self.directory, kind))
 
+    def plot(self, file: str | Path) -> None:
+        """Draw what it did, as ``pgc plot``: losses, time per step, ages, k, who answered when.
+
+        Args:
+            file: .png, .svg or .pdf.
+
+        Raises:
+            ConfigError: it is none of these, cannot be written, or the run has no step yet.
+        """
+        from pgczmq.rundirs import look
+        from pgczmq.view import paper
+        from pgczmq.view.run_plots import figure_of, shown
+
+        paper.check_picture(Path(file))
+        paper.write(figure_of(shown([look(self.directory)])), Path(file))
+
     def state_dict(self) -> "dict[str, Tensor]":
         """The trained parameters and buffers by name, on the CPU: those of the newest whole checkpoint.
 

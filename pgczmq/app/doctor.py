@@ -31,7 +31,10 @@ _PORT = "The address is that of net.port, the first of its four."
 
 
 def examine(config: RunConfig, address: str | None) -> Iterator[Check]:
-    """All checks, in order; those of a master only when its ``address`` is given."""
+    """All checks, in order; those of a master only when its ``address`` is given.
+
+    A worker's machine needs no configuration: where nobody gave one, there is no run to compare with the master's.
+    """
     yield Check("python", "ok", f"{sys.version.split()[0]} on {sys.platform}")
     yield _packages()
     yield _run(config)
@@ -45,7 +48,8 @@ def examine(config: RunConfig, address: str | None) -> Iterator[Check]:
     security, check = workers_key()
     yield check
     if address is not None:
-        yield from way_to(address, security, {} if built is None else built.fingerprint)
+        ours = built.fingerprint if built is not None and config.model_fields_set else {}
+        yield from way_to(address, security, ours)
 
 
 def _packages() -> Check:
@@ -118,7 +122,7 @@ def _why_taken(bind: str, port: int) -> str:
         try:
             probe.bind((bind.strip("[]"), port))
         except OSError as error:
-            busy = f"in use on {bind}: another master?"
+            busy = f"in use on {bind}, by another master perhaps"
             return busy if error.errno == errno.EADDRINUSE else f"{bind}: {error.strerror or error}"
     return ""
 
@@ -138,7 +142,9 @@ def _clock() -> Check:
     off = time.monotonic() - begun - 0.05
     resolution = time.get_clock_info("monotonic").resolution
     verdict = "ok" if off < 0.05 and resolution <= 1e-3 else "warning"
-    return Check("clock", verdict, f"resolution {resolution:.0e} s; a sleep of 50 ms took {off * 1000:.1f} ms longer")
+    text = f"resolution {resolution:.0e} s; a sleep of 50 ms took {off * 1000:.1f} ms longer"
+    busy = "" if verdict == "ok" else ". A run's times would be off by as much: is something else busy here?"
+    return Check("clock", verdict, text + busy)
 
 
 def who_may_join(config: RunConfig) -> Check:
@@ -148,13 +154,17 @@ def who_may_join(config: RunConfig) -> Check:
         if access_of(config).master == PLAIN:
             if is_loopback(net.bind):
                 return Check("who may join", "ok", f"whoever is on this machine: net.bind={net.bind}, no keys")
-            text = f"whoever reaches {net.bind}, unseen: no keys, nothing encrypted (insecure was asked for)"
+            text = f"whoever reaches {net.bind}, unseen: no keys, nothing encrypted (insecure was asked for). "
+            text += "For keys: pgc keygen, and leave net.security out"
             return Check("who may join", "warning", text)
         names = read_allowed(Path(net.keys) / ALLOWED_FILE).values()
     except PgcError as error:
         return Check("who may join", "problem", str(error))
+    if not names:
+        text = f"nobody: no key is on the list in {net.keys}. pgc keygen {net.keys} --worker NAME makes one"
+        return Check("who may join", "warning", text)
     text = f"{len(names)} keys on the list in {net.keys}: {', '.join(names)}; nobody else can read the secret one"
-    return Check("who may join", "ok" if names else "warning", text)
+    return Check("who may join", "ok", text)
 
 
 def workers_key() -> tuple[Security, Check]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pgczmq.app import build, processes
 from pgczmq.app.check import Check
+from pgczmq.app.task_means import said
 from pgczmq.app.task_memory import BYTES, costs, master_bytes
 from pgczmq.config import RunConfig
-from pgczmq.errors import ConfigError
 from pgczmq.train import plain
 
 FILES_A_WORKER = 8
@@ -68,8 +68,8 @@ def task(config: RunConfig) -> tuple[list[Check], Built | None]:
         flat = build_model(found, config.seed)
         prints = fingerprints(found, flat, seed=config.seed)
         minibatch = found.train.batch(torch.from_numpy(partitions.minibatch(0, 0)))
-    except ConfigError as error:
-        return [Check("task", "problem", str(error))], None
+    except Exception as error:  # the user's code among others
+        return [Check("task", "problem", said(error))], None
     samples = prints["data"].partition(",")[0]
     text = ", ".join(f"{key} {_short(prints[key])}" for key in ("data", "model", "torch"))
     same = "the same on every machine of this run, or its worker is not let in: ask pgc doctor --master there"

@@ -12,11 +12,13 @@ from pgczmq.app.tails import Files, Rewritten, about, gather
 from pgczmq.errors import ConfigError
 from pgczmq.gather.gathering import Gathering
 from pgczmq.picture import Picture, Seen
+from pgczmq.rewind import is_in_use
 from pgczmq.runlog import FILES, Record, read_result
 
 LOOK_SECONDS = 0.25
 NEWS_SECONDS = 10.0
 """Without a new record for so long, whoever watches is told, and the time stands still."""
+DIED = "the run has died: no process works on it, and it left no result"
 LATENCIES_BYTES = 8 * 2**20
 """Of latencies the last so many are enough for what is shown of them; runs of many steps have a hundred times more."""
 
@@ -70,9 +72,15 @@ class Following:
             picture = self._gathering.picture
         if picture.result is not None:
             return Seen(picture, picture.at)
-        passed = max(0.0, self._clock() - self._learnt_at)
+        if self._died:
+            return Seen(picture, picture.at, DIED, died=True)
+        passed = self._quiet()
         note = f"nothing new in {self._directory} for {_words(passed)}" if passed > NEWS_SECONDS else ""
         return Seen(picture, picture.at + min(passed, NEWS_SECONDS), note)
+
+    def _quiet(self) -> float:
+        """Seconds since anything was recorded."""
+        return max(0.0, self._clock() - self._learnt_at)
 
     def look(self) -> None:
         """Take in whatever is new; from one thread only."""
@@ -96,7 +104,7 @@ class Following:
             self._gathering = Gathering()
             self._gathering.add(self._about)
         self._files = Files(self._directory, LATENCIES_BYTES)
-        self._over = False
+        self._over = self._died = False
 
     def _take(self) -> None:
         result = self._directory / "result.json"
@@ -113,6 +121,7 @@ class Following:
             self._over = True
             with suppress(ConfigError):
                 self._add(read_result(result))
+        self._died = not ended and self._quiet() > NEWS_SECONDS and not is_in_use(self._directory)
 
     def _add(self, record: Record) -> None:
         with self._lock:

@@ -38,8 +38,8 @@ class Interrupts:
         self._answered = threading.Event()
         self._before: dict[signal.Signals, Callable[[int, FrameType | None], object] | int | None] = {}
         self._writing: int | None = None
-        self._is_noted = False
-        self._hangup: signal.Signals | None = None  # the first signal, if it was that
+        self._noted_first: signal.Signals | None = None  # by the main thread
+        self._heard_first: signal.Signals | None = None  # by the thread that listens
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
@@ -86,9 +86,10 @@ class Interrupts:
         The thread has done what there is to do, unless the main thread keeps Python's lock, as a regular expression
         does for as long as it takes: then the second signal ends the process here.
         """
-        if self._is_noted:
+        if self._noted_first is None:
+            self._noted_first = signal.Signals(number)
+        elif not _is_the_same(self._noted_first, signal.Signals(number)):
             leave_at_once(signal.Signals(number))
-        self._is_noted = True
 
     # ------------------------------------------------------------ on the thread
 
@@ -102,11 +103,10 @@ class Interrupts:
 
     def _heard(self, number: signal.Signals) -> None:
         if self._tell is None:
-            if number == self._hangup:  # a window that is closed says so through the kernel and through the shell
+            if self._heard_first is not None and _is_the_same(self._heard_first, number):
                 return
             leave_at_once(number)
-        if number == signal.SIGHUP:
-            self._hangup = number
+        self._heard_first = number
         tell, self._tell = self._tell, None
         tell(number)
         threading.Thread(target=self._await_answer, args=(number,), name="patience", daemon=True).start()
@@ -114,6 +114,11 @@ class Interrupts:
     def _await_answer(self, number: signal.Signals) -> None:
         if not self._answered.wait(ANSWER_SECONDS):
             leave_at_once(number)
+
+
+def _is_the_same(first: signal.Signals, second: signal.Signals) -> bool:
+    """A window that is closed says so twice, through the kernel and through the shell."""
+    return first == second == signal.SIGHUP
 
 
 def leave_at_once(number: signal.Signals) -> NoReturn:

@@ -195,6 +195,6 @@ class CheckedPolicy:
         if not (isinstance(plan.k, int) and 1 <= plan.k <= self.workers and 0 < plan.batch_fraction <= 1):
             raise ConfigError(
                 f"a step closes at 1 to {self.workers} arrivals, of more than nothing and at most a whole minibatch: "
-                f"{self.name} gave k={plan.k}, batch_fraction={plan.batch_fraction}."
+                f"{self.name} gave k={plan.k!r}, batch_fraction={plan.batch_fraction!r}."
             )
         return state

@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from pgczmq.app import build
 from pgczmq.app.check import Check
 from pgczmq.app.task_means import held_out, loss_is_mean, said
-from pgczmq.app.testimony import Witness, other_process
+from pgczmq.app.testimony import Witness, other_process, trial_of
 from pgczmq.config import RunConfig
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class Examination:
     def _build(self) -> Iterator[Check]:
         try:
             for streams in range(2):
-                self.trials.append(self._trial(streams))
+                self.trials.append(trial_of(self.config, streams))
         except Exception as error:
             yield Check("task", "problem", said(error))
             raise Stop from error
@@ -96,21 +95,6 @@ class Examination:
         beside = f", {frozen:,} frozen ones" if frozen else ""
         beside += f", {flat.buffers.nbytes:,} bytes of buffers" if flat.buffers.nbytes else ""
         yield Check("model", "ok", f"{type(flat.module).__name__} with {len(flat):,} parameters{beside}")
-
-    def _trial(self, streams: int) -> "Trial":
-        from pgczmq.train.gradient import resolve_device
-        from pgczmq.train.trial import Trial
-
-        config = self.config
-        device = "cpu" if config.deterministic else resolve_device(config.device)
-        return Trial(
-            config.task.name,
-            config.task.args,
-            seed=config.seed,
-            cut=lambda task: build.partitions_of(config, task),
-            device=device,
-            streams=streams,
-        )
 
     def _data(self) -> Iterator[Check]:
         first = self.trials[0]

@@ -33,6 +33,29 @@ class Testimony:
     gradient: str
 
 
+def trial_of(config: RunConfig, streams: int) -> "Trial":
+    """The run's task, as a worker of it would have it; imports torch.
+
+    Args:
+        streams: what the global random streams begin with.
+
+    Raises:
+        ConfigError: something about the task does not work.
+    """
+    from pgczmq.app.build import partitions_of
+    from pgczmq.train.gradient import resolve_device
+    from pgczmq.train.trial import Trial
+
+    return Trial(
+        config.task.name,
+        config.task.args,
+        seed=config.seed,
+        cut=lambda task: partitions_of(config, task),
+        device="cpu" if config.deterministic else resolve_device(config.device),
+        streams=streams,
+    )
+
+
 def testify(config: RunConfig, streams: int) -> Testimony:
     """What this process has to say; imports torch.
 
@@ -44,19 +67,10 @@ def testify(config: RunConfig, streams: int) -> Testimony:
     """
     import torch
 
-    from pgczmq.app.build import partitions_of
-    from pgczmq.train.gradient import resolve_device
-    from pgczmq.train.trial import Trial, sha256
+    from pgczmq.train.trial import sha256
 
     torch.set_num_threads(1)
-    trial = Trial(
-        config.task.name,
-        config.task.args,
-        seed=config.seed,
-        cut=lambda task: partitions_of(config, task),
-        device=resolve_device(config.device),
-        streams=streams,
-    )
+    trial = trial_of(config, streams)
     params = trial.flat.params.cpu()
     evaluation = trial.evaluate(params, trial.gradient.base_buffers, step=0, partition=0)
     return Testimony(

@@ -16,29 +16,33 @@ pgc = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
-pgc.add_typer(bench, name="bench")
-pgc.add_typer(torture, name="torture")
-pgc.add_typer(task, name="task")
-COMMANDS: dict[str, Callable[..., None]] = {
+COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {
     "init": around.init,
-    "local": runs.local,
-    "sim": runs.sim,
-    "reproduce": studies.reproduce_claim,
-    "top": top,
-    "compare": studies.compare_schemes,
-    "explain": studies.explain,
-    "theory": studies.theory,
-    "keygen": around.make_keys,
+    "task": task,
     "doctor": around.doctor,
-    "replay": around.replay,
-    "soak": soak_run,
+    "local": runs.local,
+    "top": top,
     "runs": after.list_runs,
     "plot": after.plot,
     "report": after.report,
     "export": after.export,
+    "sim": runs.sim,
+    "explain": studies.explain,
+    "compare": studies.compare_schemes,
+    "theory": studies.theory,
+    "reproduce": studies.reproduce_claim,
+    "replay": around.replay,
+    "keygen": around.make_keys,
+    "soak": soak_run,
+    "torture": torture,
+    "bench": bench,
 }
+"""In the order in which a newcomer meets them; groups come last all the same."""
 for _name, _command in COMMANDS.items():
-    pgc.command(_name)(_command)
+    if isinstance(_command, typer.Typer):
+        pgc.add_typer(_command, name=_name)
+    else:
+        pgc.command(_name)(_command)
 
 
 def main() -> None:

@@ -29,9 +29,9 @@ def write(paths: Sequence[Path], out: Path | None) -> int:
     file = out or (paths[0] / "report.html" if len(paths) == 1 else Path("runs-report.html"))
     if file.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"a report is a file that ends in .html: got {file}. {file}.html would work.")
-    check_writable(file, "--out")
     made_with = {"Python": python_version()} | {name: version(name) for name in PROGRAMS}
     page = Page(shown(runs), [_explanation(run) for run in runs], made_with)
+    check_writable(file, "--out")  # which leaves an empty file, so not before the runs have been read
     file.write_text(written(page), encoding="utf-8")
     Console().print(f"{file} is written", markup=False, highlight=False, soft_wrap=True)
     return 0

@@ -73,7 +73,7 @@ def _tell(source: "Source") -> None:
     from pgczmq.view.plain import news
 
     before = None
-    while before is None or before.picture.result is None:
+    while before is None or not before.is_over:
         if before is not None:
             time.sleep(PLAIN_SECONDS)
         seen = source()

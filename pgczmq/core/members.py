@@ -3,9 +3,12 @@
 A worker is *joined* once it is admitted, *ready* once it hears the broadcast, *gone* when it can no longer be reached
 or has been silent for SILENT_HEARTBEATS, and *left* when it said goodbye. A gone worker that is heard again under the
 same incarnation was only slow and is ready again; a left one stays away; a new incarnation starts over. What was on its
-way from a worker's life before, or lay unread while the master was stopped, does not keep its next life out.
+way from a worker's life before, or lay unread while the master was stopped, does not keep its next life out. Nor does
+a life before that nobody has said goodbye for: whoever asks for any number when all are taken has its answer once all
+holders have been heard of since, or one of them is gone.
 """
 
+import math
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
@@ -43,9 +46,11 @@ class Members:
     def __init__(self, workers: int, heartbeat: float) -> None:
         self._workers = workers
         self._heartbeat = heartbeat
+        self._patience = SILENT_HEARTBEATS * heartbeat
         self._members: dict[int, Member] = {}
         self._ready: set[int] = set()
         self._lost_at: dict[int, float] = {}  # of workers that were ready and are not
+        self._asked_at: dict[str, float] = {}  # first for any number, when all were taken; by incarnation
 
     @property
     def ready(self) -> AbstractSet[int]:
@@ -75,6 +80,8 @@ class Members:
     def join(self, event: Joined) -> list[Command]:
         """Admit, reject, or first find out whether the present holder of the number still lives."""
         worker = self._own_or_lowest_free(event) if event.worker is None else event.worker
+        if worker is None and self._may_become_free(event):
+            return []  # it asks again
         if worker is None or not 0 <= worker < self._workers:
             return [Reject(event.worker, event.incarnation, self._no_such_number(event.worker))]
         member = self._members.get(worker)
@@ -162,16 +169,19 @@ class Members:
                 member.heard_at = min(at, member.heard_at + deaf)
                 if member.rival is not None:
                     member.rival = replace(member.rival, at=min(at, member.rival.at + deaf))
+        recent = {who: min(at, asked_at + deaf) for who, asked_at in self._asked_at.items()}
+        self._asked_at = {who: asked_at for who, asked_at in recent.items() if at - asked_at <= self._patience}
         commands: list[Command] = []
         for worker, member in list(self._members.items()):
             silent = at - member.heard_at
             outdone = member.rival is not None and at - max(member.rival.at, member.heard_at) > self._heartbeat
-            if not member.is_away and (member.is_over or outdone or silent > SILENT_HEARTBEATS * self._heartbeat):
+            if not member.is_away and (member.is_over or outdone or silent > self._patience):
                 reason = "begins again" if member.is_over else f"has been silent for {silent:.1f} s"
                 commands += self.leave(worker, member.incarnation, reason, at)
         return commands
 
     def _admit(self, worker: int, event: Joined) -> list[Command]:
+        self._asked_at.pop(event.incarnation, None)
         self._members[worker] = Member(event.incarnation, event.at, process=event.process)
         self._become(worker, "joined")
         return [Admit(worker, event.incarnation)]
@@ -197,6 +207,19 @@ class Members:
                 return worker  # its first hello was heard already
         taken = {worker for worker, member in self._members.items() if not member.is_away}
         return next((worker for worker in range(self._workers) if worker not in taken), None)
+
+    def _may_become_free(self, event: Joined) -> bool:
+        """Whether a holder of a number has not been heard of since somebody first asked for any; it may be dead.
+
+        As many are remembered as there are workers: more are strangers, and told at once that all numbers are taken.
+        """
+        if len(self._asked_at) < self._workers:
+            self._asked_at.setdefault(event.incarnation, event.at)
+        asked_at = self._asked_at.get(event.incarnation, -math.inf)
+        if any(member.heard_at <= asked_at for member in self._members.values() if not member.is_away):
+            return True
+        self._asked_at.pop(event.incarnation, None)
+        return False
 
     def _no_such_number(self, worker: int | None) -> str:
         if worker is None:

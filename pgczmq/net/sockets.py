@@ -47,15 +47,13 @@ FRAMES_IN_A_ROW = 1000
 CURVE_BYTES = 33
 """By so much a frame grows when it is encrypted (RFC 26: 8 for the command, 8 nonce, 16 to check it, 1 for flags)."""
 
+# ZeroMQ aborts a process (an assertion in stream_engine_base.cpp) when its next ping is due to a peer that went while
+# the queue of messages received from it was full: any peer could end a master that pings, and a killed master a worker
+# that was stopped. So nobody pings but a worker on its control socket, and asks the master there to notice its silence.
 _HEARTBEAT = {zmq.HEARTBEAT_IVL: 2_000, zmq.HEARTBEAT_TIMEOUT: 10_000, zmq.HEARTBEAT_TTL: 10_000}
-# To ZeroMQ a peer is silent until a whole message is through, and a large one takes minutes on a slow link. So TCP sees
-# to it that something is acknowledged, pings at least. A TTL above 65.5 s is taken for a short one (libzmq#4226).
-_BULK_HEARTBEAT = {zmq.HEARTBEAT_IVL: 10_000, zmq.HEARTBEAT_TIMEOUT: 3_600_000, zmq.HEARTBEAT_TTL: 0}
-_BULK_HEARTBEAT |= {zmq.TCP_MAXRT: 20_000}
-# ZeroMQ aborts a process whose queue of received messages was full when its peer went, as that of a viewer that was
-# stopped, when its next ping is due (an assertion in stream_engine_base.cpp). So here nobody pings: pictures come all
-# the time, and TCP ends a connection over which nothing is taken.
-_WATCHING = {zmq.HEARTBEAT_IVL: 0, zmq.TCP_MAXRT: 20_000}
+# To ZeroMQ a peer is silent until a whole message is through, and a large one takes minutes on a slow link. So on all
+# other sockets TCP sees to it that something is acknowledged, what was sent or its own probes.
+_ACKNOWLEDGED = {zmq.TCP_KEEPALIVE_IDLE: 10, zmq.TCP_KEEPALIVE_INTVL: 5, zmq.TCP_MAXRT: 20_000}
 _COMMON = {
     zmq.LINGER: 0,
     zmq.IPV6: 1,
@@ -142,14 +140,14 @@ class Sockets:
 
     def control_router(self, bind: str, port: int) -> tuple[zmq.asyncio.Socket, int]:
         """Small messages of all workers; returns the socket and the port it is bound to."""
-        socket = self._make(zmq.ROUTER, _ROUTER | _HEARTBEAT, high_water_mark=1000)
+        socket = self._make(zmq.ROUTER, _ROUTER, high_water_mark=1000)
         socket.setsockopt(zmq.RCVHWM, CONTROL_QUEUED_AT_MOST)
         self._bound(socket, CONTROL_BYTES_AT_MOST)
         return socket, _bind(socket, bind, port)
 
     def bulk_router(self, bind: str, port: int, message_bytes: int) -> tuple[zmq.asyncio.Socket, int]:
         """Gradients of all workers and parameters on request."""
-        socket = self._make(zmq.ROUTER, _ROUTER | _BULK_HEARTBEAT, high_water_mark=4)
+        socket = self._make(zmq.ROUTER, _ROUTER | _ACKNOWLEDGED, high_water_mark=4)
         self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
         return socket, _bind(socket, bind, port)
 
@@ -157,7 +155,7 @@ class Sockets:
         """Parameters to all who subscribe."""
         # At least 2, so that a beacon in the queue never costs anybody the parameters behind it.
         mark = max(2, min(1000, BROADCAST_BYTES // max(1, message_bytes)))
-        socket = self._make(zmq.PUB, _BULK_HEARTBEAT, high_water_mark=mark)
+        socket = self._make(zmq.PUB, _ACKNOWLEDGED, high_water_mark=mark)
         self._bound(socket, SUBSCRIPTION_BYTES_AT_MOST)
         return socket, _bind(socket, bind, port)
 
@@ -166,7 +164,7 @@ class Sockets:
 
         Two wait for a viewer that does not keep up.
         """
-        options = _WATCHING | {zmq.SNDBUF: VIEWER_BYTES, zmq.XPUB_VERBOSE: 1}
+        options = _ACKNOWLEDGED | {zmq.SNDBUF: VIEWER_BYTES, zmq.XPUB_VERBOSE: 1}
         socket = self._make(zmq.XPUB, options, high_water_mark=2)
         self._bound(socket, SUBSCRIPTION_BYTES_AT_MOST)
         return socket, _bind(socket, bind, port)
@@ -187,21 +185,21 @@ class Sockets:
     def bulk_dealer(self, endpoint: str, identity: str, message_bytes: int) -> zmq.asyncio.Socket:
         """A worker's end of the gradients socket."""
         # All workers answer at once; what the system would let a dozen queue is more than a switch can hold.
-        options = _BULK_HEARTBEAT | {zmq.IMMEDIATE: 1, zmq.SNDBUF: 2**20}
+        options = _ACKNOWLEDGED | {zmq.IMMEDIATE: 1, zmq.SNDBUF: 2**20}
         socket = self._make(zmq.DEALER, options, high_water_mark=4)
         self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
         return self._connect(socket, endpoint, identity)
 
     def subscriber(self, endpoint: str, message_bytes: int) -> zmq.asyncio.Socket:
         """A worker's end of a broadcast."""
-        socket = self._make(zmq.SUB, _BULK_HEARTBEAT, high_water_mark=4)
+        socket = self._make(zmq.SUB, _ACKNOWLEDGED, high_water_mark=4)
         self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
         socket.setsockopt(zmq.SUBSCRIBE, b"")
         return self._connect(socket, endpoint)
 
     def viewer(self, endpoint: str) -> zmq.asyncio.Socket:
         """A viewer's end."""
-        socket = self._make(zmq.SUB, _WATCHING | {zmq.RCVBUF: VIEWER_BYTES}, high_water_mark=2)
+        socket = self._make(zmq.SUB, _ACKNOWLEDGED | {zmq.RCVBUF: VIEWER_BYTES}, high_water_mark=2)
         self._bound(socket, HEADER_BYTES_AT_MOST)
         socket.setsockopt(zmq.SUBSCRIBE, b"")
         return self._connect(socket, endpoint)

@@ -3,6 +3,7 @@
 Importing this file imports matplotlib.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,12 +72,14 @@ def _pictures(runs: Sequence[Shown]) -> list[Html]:
 
 
 def _schemes(page: Page) -> list[Html]:
-    """Each scheme once, as its first run had it."""
-    found: dict[str, Html] = {}
+    """Each scheme once, and once more where another run had it with other numbers: then by the labels of the runs."""
+    found: dict[Html, tuple[str, str, Mapping[str, Any] | None]] = {}
     for one, explanation in zip(page.runs, page.explanations, strict=True):
         name = str(one.run.setting("scheme", "name") or "unknown")
-        found.setdefault(name, scheme(name, explanation))
-    return [tag("h2", "The scheme" if len(found) == 1 else "The schemes"), *found.values()]
+        found.setdefault(scheme(name, explanation, name), (name, one.label, explanation))
+    times = Counter(name for name, _, _ in found.values())
+    parts = [scheme(name, told, label if times[name] > 1 else name) for name, label, told in found.values()]
+    return [tag("h2", "The scheme" if len(parts) == 1 else "The schemes"), *parts]
 
 
 def _details(one: Shown, *, alone: bool) -> list[Html]:

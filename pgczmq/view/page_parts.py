@@ -12,7 +12,7 @@ from pgczmq.view import words
 from pgczmq.view.heat import shares
 from pgczmq.view.html import Html, details, table, tag, together
 from pgczmq.view.labels import differing, flat
-from pgczmq.view.past import LATE, MISSING, SPARE, USED
+from pgczmq.view.past import LATE, MISSING, SPARE, USED, Past
 from pgczmq.view.run_panels import Shown
 from pgczmq.view.scheme_words import sentences
 
@@ -39,12 +39,17 @@ def facts(one: Shown) -> list[tuple[str, str]]:
     ]
     if result is not None and result.accuracy is not None:
         found.insert(1, (result.metric, words.metric(result.accuracy, result.metric)))
-    late = np.mean(past.fate_SN == LATE) if result is None else result.late_fraction
-    found.append(("late", words.percent(float(late))))
+    found.append(("late", words.percent(_late_fraction(past) if result is None else result.late_fraction)))
     found.append(("recovered", words.percent(float(np.mean(past.recovered_S)))))
     ages = past.mean_age_S[np.isfinite(past.mean_age_S)]
     found.append(("mean age", f"{words.number(float(ages.mean()) if ages.size else None, 3)} steps"))
     return found
+
+
+def _late_fraction(past: Past) -> float:
+    """Of the answers that came, as a result has it."""
+    came = np.count_nonzero(past.fate_SN != MISSING)
+    return np.count_nonzero(past.fate_SN == LATE) / came if came else 0.0
 
 
 def cards(one: Shown) -> Html:
@@ -75,10 +80,10 @@ def _line(one: Shown) -> Html:
     return tag("svg", line, class_="line", width="34", height="8", aria_hidden="true")
 
 
-def scheme(name: str, explanation: Mapping[str, Any] | None) -> Html:
+def scheme(name: str, explanation: Mapping[str, Any] | None, heading: str) -> Html:
     """What it does, in words; who holds what with which coefficient, of few workers."""
     text = " ".join(sentences(name, explanation))
-    parts = [tag("h3", name), tag("p", text)]
+    parts = [tag("h3", heading), tag("p", text)]
     if explanation is not None and explanation["workers"] <= SMALL:
         summary = "Who holds what, and with which coefficient its gradient is sent"
         parts.append(details(summary, _code(explanation["encode"])))
@@ -115,13 +120,18 @@ def events(one: Shown) -> Html:
     if late:
         kinds.append(f"late: {late:,}")
     told = [event for event in one.past.events if event.kind not in QUIET]
-    rows = [[words.duration(max(0.0, event.at)), event.kind, event.text] for event in told[:EVENTS]]
+    rows = [[_after(event.at), event.kind, event.text] for event in told[:EVENTS]]
     more = len(told) - len(rows)
     parts = [table(["after", "kind", "what"], rows, text_columns=3)]
     if more:
         parts.append(tag("p", f"{more:,} more are in events.jsonl.", class_="pale"))
     said = f"{'; '.join(kinds)}." if kinds else "Nothing beside the steps."
     return together([tag("p", said), details("Events", *parts)])
+
+
+def _after(at: float) -> str:
+    """Of a time since the first step."""
+    return "before" if at < 0 else words.duration(at)
 
 
 def configuration(runs: Sequence[RunDirectory], names: Sequence[str]) -> Html:

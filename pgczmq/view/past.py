@@ -178,7 +178,7 @@ def _add_late(
         if event.kind != "late":
             yield replace(event, at=event.at - origin)
             continue
-        place, worker = place_of.get(event.step or 0), event.worker
+        place, worker = place_of.get(-1 if event.step is None else event.step), event.worker
         if place is None or worker is None or not 0 <= worker < fate_SN.shape[1] or fate_SN[place, worker] != MISSING:
             continue
         seconds = event.at - origin - numbers[place, 1]

@@ -15,9 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from pgczmq.view import words
+from pgczmq.view.axes import loss_axis
 from pgczmq.view.curves import Curve, Group, Spread, loss_range, spread, time_unit
 from pgczmq.view.looks import Look, looks, natural, scheme_and_rest
 from pgczmq.view.paper import GREY, TITLE_POINTS, check_picture, style, write
@@ -85,7 +86,7 @@ def _losses(part: SubFigure, groups: Sequence[Group], target: float | None) -> N
     low, high = loss_range([*over_steps, *over_time], target)
     unit, seconds = time_unit(max((float(one.x[-1]) for one in over_time if one.x.size), default=1.0))
     over_time = [replace(one, x=one.x / seconds) for one in over_time]
-    _loss_axis(by_step, low, high)
+    loss_axis(by_step, low, high)
     for axes, spreads in ((by_step, over_steps), (by_time, over_time)):
         for (group, look), one in zip(learning, spreads, strict=True):
             _line(axes, one, group, look, crowd=len(learning))
@@ -112,21 +113,6 @@ def _line(axes: Axes, one: Spread, group: Group, look: Look, *, crowd: int) -> N
     if one.diverged and x.size:
         place = min(float(one.median[-1]), axes.get_ylim()[1])
         axes.scatter([x[-1]], [place], s=70, color=colour, marker="x", linewidth=2.2, zorder=4, clip_on=False)
-
-
-def _loss_axis(axes: Axes, low: float, high: float) -> None:
-    """Logarithmic where that helps and can be, with 1, 2 and 5 written out unless there are many decades."""
-    if low > 0 and high > 10 * low:
-        axes.set_yscale("log")
-        margin = (high / low) ** 0.04
-        axes.set_ylim(low / margin, high * margin)
-        if high < 5e3 * low:
-            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    else:
-        margin = 0.04 * (high - low) or 0.05 * abs(high) or 1.0
-        axes.set_ylim(low - margin, high + margin)
 
 
 def _target(axes: Axes, target: float) -> None:

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 
 from pgczmq.rundirs import RunDirectory
 from pgczmq.view import words
+from pgczmq.view.axes import log_axis, loss_axis
 from pgczmq.view.curves import Array, Spread, loss_range, time_unit
 from pgczmq.view.looks import Look
 from pgczmq.view.past import Past
@@ -123,14 +124,9 @@ def _loss_lines(axes: Axes, one: Shown, x_S: Array, x_E: Array, *, alone: bool) 
 
 
 def _loss_axis(axes: Axes, shown: Sequence[Shown]) -> None:
-    low, high = _range(shown)
     axes.set_ylabel("loss")
     axes.grid(True)
-    if low > 0 and high > 10 * low:
-        log_axis(axes, low, high)
-    else:
-        margin = 0.04 * (high - low) or 0.05 * abs(high) or 1.0
-        axes.set_ylim(low - margin, high + margin)
+    loss_axis(axes, *_range(shown))
 
 
 def _range(shown: Sequence[Shown]) -> tuple[float, float]:
@@ -250,14 +246,3 @@ def _steps_axis(axes: Axes) -> None:
     axes.set_xlim(left=0)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-
-
-def log_axis(axes: Axes, low: float, high: float) -> None:
-    """A logarithmic y axis, with 1, 2 and 5 written out unless there are many decades."""
-    axes.set_yscale("log")
-    margin = (high / low) ** 0.04
-    axes.set_ylim(low / margin, high * margin)
-    if high < 5e3 * low:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())

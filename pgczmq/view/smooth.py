@@ -5,6 +5,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from pgczmq.view.curves import Array
 
@@ -14,10 +15,10 @@ LONGEST = 100
 def latest_mean(values: Array) -> tuple[Array, int]:
     """The mean of the latest values at each place, and of how many: a fortieth of all, at most ``LONGEST``."""
     window = max(1, min(LONGEST, values.size // 40))
-    sums = np.concatenate([[0.0], np.cumsum(values)])
-    ends = np.arange(1, values.size + 1)
-    begins = np.maximum(0, ends - window)
-    return (sums[ends] - sums[begins]) / (ends - begins), window
+    first = np.cumsum(values[: window - 1]) / np.arange(1, window)
+    # Each summed by itself: in differences of sums a huge value, long gone, would leave nothing of small ones.
+    others = [sliding_window_view(values, window).mean(axis=1)] if values.size else []
+    return np.concatenate([first, *others]), window
 
 
 def binned(x: Array, values: Array, bins: int, reduce: Callable[[Array], float]) -> tuple[Array, Array]:

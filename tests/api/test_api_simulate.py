@@ -105,6 +105,8 @@ def test_an_interrupted_simulation_is_raised_and_goes_on(monkeypatch: pytest.Mon
 def test_a_simulation_without_gradients_has_no_model() -> None:
     run = pgczmq.simulate(**SMALL, engine="timing")
     assert run.result.loss is None and len(run.latencies) > 60
+    run.plot("run.png")
+    assert Path("run.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(ConfigError, match="a trained model is read from a checkpoint"):
         run.model()
 

@@ -155,12 +155,18 @@ def test_it_is_said_when_nothing_comes_any_more(made: tuple[Path, list[Record]],
     assert following.seen().note == ""
     at = following.seen().now
     clock.now += 300
-    assert following.seen().note == f"nothing new in {copy} for 5 minutes"
-    assert following.seen().now == pytest.approx(at + module.NEWS_SECONDS, abs=1.0)
+    with locked(copy):  # somebody works on it
+        following.look()
+        assert following.seen().note == f"nothing new in {copy} for 5 minutes"
+        assert following.seen().now == pytest.approx(at + module.NEWS_SECONDS, abs=1.0)
+        assert not following.seen().is_over
+    following.look()
+    assert following.seen().note == module.DIED and following.seen().is_over
     for name in FILES.values():
         os.utime(copy / name, (1e9, 1e9))  # of a run that was killed years ago
     late = Following(copy, clock)
-    late.look()
+    with locked(copy):
+        late.look()
     assert late.seen().note.endswith("days")
 
 

@@ -41,6 +41,9 @@ async def run(interrupts, doing):
     if doing == "ending":
         await asyncio.Event().wait()
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in what a shell runs in the background
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # and under nohup
+signal.signal(signal.SIGUSR1, lambda *_: say("still here"))
 with Interrupts() as interrupts:
     if sys.argv[1] == "computing beside":
         threading.Thread(target=compute, daemon=True).start()
@@ -84,6 +87,17 @@ def test_the_second_signal_ends_it_whatever_the_first_one_waits_for() -> None:
     with program("ending", "waiting") as process:
         process.send_signal(signal.SIGINT)
         read(process, "asked to stop by SIGINT")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 128 + signal.SIGTERM
+
+
+def test_a_window_that_is_closed_says_so_twice_and_is_one_signal() -> None:
+    with program("ending", "waiting") as process:
+        process.send_signal(signal.SIGHUP)
+        read(process, "asked to stop by SIGHUP")
+        process.send_signal(signal.SIGHUP)
+        process.send_signal(signal.SIGUSR1)  # heard by the main thread after that
+        read(process, "still here")
         process.send_signal(signal.SIGTERM)
         assert process.wait() == 128 + signal.SIGTERM
 

@@ -125,7 +125,7 @@ def test_the_replicas_check_is_what_finds_a_model_that_remembers(monkeypatch: py
 
 
 def test_another_process_must_have_the_same() -> None:
-    trial = Examination(run_of("sound"))._trial(0)
+    trial = testimony.trial_of(run_of("sound"), 0)
     here = testimony.testify(run_of("sound"), streams=7)
     assert testimony.other_process(trial, lambda: here).verdict == "ok"
     for field, verdict, words in (
@@ -139,11 +139,18 @@ def test_another_process_must_have_the_same() -> None:
         assert check.verdict == verdict and words in check.text
 
 
+def test_deterministic_runs_are_on_the_cpu_in_both_processes() -> None:
+    run = run_of("sound", "deterministic=true", "device=cuda")
+    trial, there = testimony.trial_of(run, 0), testimony.testify(run, streams=7)
+    assert trial.flat.device.type == "cpu"
+    assert testimony.other_process(trial, lambda: there).verdict == "ok"
+
+
 def test_a_process_that_says_nothing_is_a_problem() -> None:
     def hear() -> testimony.Testimony:
         raise ConfigError("it ended with exit code 3")
 
-    check = testimony.other_process(Examination(run_of("sound"))._trial(0), hear)
+    check = testimony.other_process(testimony.trial_of(run_of("sound"), 0), hear)
     assert (check.verdict, "exit code 3" in check.text) == ("problem", True)
 
 

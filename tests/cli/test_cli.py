@@ -27,17 +27,13 @@ def pgc(*arguments: str, cwd: Path, program: str = "pgc", seconds: float = 120) 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("pgc", "--help"),
-        ("pgc", "local", "--help"),
-        ("pgc", "explain", "--help"),
-        ("pgc", "--version"),
+        ("pgc", "--version"),  # helps are asked for in test_help_is_light.py
         ("pgc-master", "--help"),
-        ("pgc-worker", "--help"),
         ("pgc-worker", "--version"),
     ],
     ids=" ".join,
 )
-def test_help_loads_nothing_heavy(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_programs_load_nothing_heavy_to_say_what_they_are(arguments: tuple[str, ...], tmp_path: Path) -> None:
     program, *rest = arguments
     code = (
         "import sys, runpy\n"

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from test_cli import pgc
 
+from pgczmq.cli import page
+from pgczmq.errors import ConfigError
+
 SIMULATED = [
     *("sim", "--set", "steps=12", "--set", "workers=4", "--set", "ui.mode=none", "--set", "eval.every=6"),
     *("--set", "task.name=logistic-regression", "--set", "delay.model=exponential"),
@@ -59,10 +62,18 @@ def test_plot(home: Path) -> None:
 
 def test_report_explains_the_scheme(home: Path) -> None:
     assert said(home, "report", "runs/first") == "runs/first/report.html is written\n"
-    page = (home / "runs" / "first" / "report.html").read_text()
-    assert "Each worker holds 2 partitions and evaluates 1 of them a step." in page
-    assert "A step closes when 3 of 4 workers have answered." in page
+    written = (home / "runs" / "first" / "report.html").read_text()
+    assert "Each worker holds 2 partitions and evaluates 1 of them a step." in written
+    assert "A step closes when 3 of 4 workers have answered." in written
     assert "ends in .html: got page.pdf" in refused(home, "report", "runs/first", "--out", "page.pdf")
+
+
+def test_a_report_that_cannot_be_made_leaves_no_file(tmp_path: Path) -> None:
+    for name in ("config.toml", "steps.jsonl"):
+        (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match="holds no step"):
+        page.write([tmp_path], None)
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_looking_at_a_run_runs_none_of_its_code(home: Path, tmp_path: Path) -> None:

@@ -230,7 +230,8 @@ def test_a_file_that_is_not_toml_is_named(tmp_path: Path, text: str) -> None:
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert refusal(path=tmp_path / "no.toml") == (
-        f"cannot read the configuration {tmp_path / 'no.toml'}: No such file or directory."
+        f"cannot read the configuration {tmp_path / 'no.toml'}: No such file or directory. "
+        "pgc init writes one to begin with."
     )
     assert refusal(path=tmp_path).startswith(f"cannot read the configuration {tmp_path}: ")
 

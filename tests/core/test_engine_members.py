@@ -9,6 +9,8 @@ from pgczmq.core.schemes import Settings, build
 
 ALIVE = "worker 1 is already in this run and alive; choose another --id, or stop that one first"
 
+TAKEN = "all 3 worker numbers are taken; raise workers in the configuration to add more"
+
 
 def started(workers: int = 3) -> Engine:
     """All numbers taken by incarnation ``a``, ready at 0."""
@@ -36,10 +38,46 @@ def test_numbers_are_given_out_lowest_first_and_taken_back_from_the_gone() -> No
     assert engine.handle(Joined(1, "x", 0.0)) == [Admit(1, "x")]
     assert engine.handle(Joined(None, "y", 0.0)) == [Admit(0, "y")]
     assert engine.handle(Joined(None, "z", 0.0)) == [Admit(2, "z")]
-    text = "all 3 worker numbers are taken; raise workers in the configuration to add more"
-    assert engine.handle(Joined(None, "w", 0.0)) == [Reject(None, "w", text)]
     engine.handle(Left(0, "y", "left", 1.0))
     assert engine.handle(Joined(None, "w", 1.0)) == [Admit(0, "w")]
+
+
+def test_whoever_finds_all_numbers_taken_is_told_once_all_holders_have_been_heard_of_since() -> None:
+    engine = started()
+    assert engine.handle(Joined(None, "b", 1.0)) == []
+    hear_all_but(engine, 2, 1.5)
+    assert engine.handle(Joined(None, "b", 2.0)) == []  # is worker 2 dead?
+    engine.handle(Heard(2, "a2", 2.5))
+    assert engine.handle(Joined(None, "b", 3.0)) == [Reject(None, "b", TAKEN)]
+    assert engine.handle(Joined(None, "c", 3.0)) == []  # somebody else, who asks for the first time
+
+
+def test_a_worker_without_a_number_that_is_killed_and_started_again_gets_its_number_back() -> None:
+    engine = started()
+    engine.handle(Joined(None, "b", 1.0))  # worker 2 was killed, nobody knows it yet
+    for second in range(2, 7):
+        hear_all_but(engine, 2, second - 0.5)
+        engine.handle(Tick(float(second)))
+        assert engine.handle(Joined(None, "b", float(second))) == []
+    engine.handle(Tick(6.5))
+    assert engine.handle(Joined(None, "b", 6.6)) == [Admit(2, "b")]
+
+
+def test_a_master_that_was_stopped_does_not_take_holders_for_heard_of() -> None:
+    engine = started()
+    engine.handle(Joined(None, "b", 1.0))
+    engine.handle(Tick(101.0, deaf=100.0))
+    assert engine.handle(Joined(None, "b", 101.5)) == []
+
+
+def test_of_strangers_that_ask_for_any_number_only_so_many_are_remembered() -> None:
+    engine = started()
+    for place in range(3):
+        assert engine.handle(Joined(None, f"b{place}", 1.0)) == []
+    assert engine.handle(Joined(None, "b3", 1.0)) == [Reject(None, "b3", TAKEN)]
+    hear_all_but(engine, 3, 7.0)
+    engine.handle(Tick(7.5))  # those before have given up
+    assert engine.handle(Joined(None, "b3", 8.0)) == []
 
 
 def test_one_worker_that_asks_twice_for_any_number_gets_the_same_one() -> None:

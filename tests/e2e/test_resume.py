@@ -103,6 +103,14 @@ def until(process: subprocess.Popen[bytes], condition: Callable[[], object]) -> 
         time.sleep(0.02)
 
 
+def test_going_on_with_a_run_that_is_done_changes_nothing_and_says_nothing_odd(tmp_path: Path) -> None:
+    asked = PLAIN | {"name": "run", "steps": 5}
+    first, again = run(tmp_path, asked), run(tmp_path, asked, "--resume", "auto")
+    assert again["weights_sha256"] == first["weights_sha256"]
+    assert len(records(tmp_path, "steps")) == 5
+    assert "Warning" not in again["log"]
+
+
 def test_the_configuration_that_was_is_asked_for(tmp_path: Path) -> None:
     run(tmp_path, PLAIN | {"name": "run", "steps": 5})
     asked = command(PLAIN | {"name": "run", "steps": 9, "seed": 2}, "--resume", "auto")

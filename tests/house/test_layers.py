@@ -44,7 +44,7 @@ MAY_IMPORT = {
         "sim",
     },
     "bench": {"errors", "extensions", "core", "config", "runlog", "train", "net", "sim", "app"},
-    "api": {"errors", "config", "runlog", "checkpoints", "train", "view", "app", "bench"},
+    "api": {"errors", "config", "runlog", "rundirs", "checkpoints", "train", "view", "app", "bench"},
     "cli": {
         "api",
         "app",

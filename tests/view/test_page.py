@@ -12,6 +12,7 @@ from pgczmq import rundirs
 from pgczmq.runlog import EventRecord
 from pgczmq.view.html import Html, tag, together
 from pgczmq.view.page import Page, written
+from pgczmq.view.page_parts import facts
 from pgczmq.view.page_parts import workers as workers_table
 from pgczmq.view.run_plots import shown
 from pgczmq.view.scheme_words import sentences
@@ -37,6 +38,7 @@ class Seen(HTMLParser):
         super().__init__()
         self.elements: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
+        self.headings: list[str] = []
         self._open: list[str] = []
         self.feed(page)
         assert not self._open
@@ -52,6 +54,8 @@ class Seen(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._open and self._open[-1] != "style":
             self.text += data
+        if self._open and self._open[-1] == "h3":
+            self.headings.append(data)
 
     def of(self, tag: str) -> Iterator[dict[str, str | None]]:
         return (attributes for name, attributes in self.elements if name == tag)
@@ -96,6 +100,19 @@ def test_several_runs_say_what_differs(tmp_path: Path) -> None:
         assert text in seen.text
     assert len(list(seen.of("mark"))) == 4, "name and stragglers, of both"
     assert [line["stroke"] for line in seen.of("line")] == ["#cc6611", "#1b1b1b"]
+
+
+def test_a_scheme_is_explained_once_unless_runs_had_it_with_other_numbers(tmp_path: Path) -> None:
+    directories = [left_run(tmp_path / f"{seed}", stragglers=seed // 2, more=f"[x]\ny = {seed}\n") for seed in range(3)]
+    runs = shown([rundirs.look(directory) for directory in directories])
+    seen = Seen(written(Page(runs, [EXPLANATION, EXPLANATION, {**EXPLANATION, "k": 2}], {})))
+    assert [heading for heading in seen.headings if "pgc-cr" in heading] == [runs[0].label, runs[2].label]
+    assert [seen.text.count(f"when {k} of 2 workers have answered") for k in (1, 2)] == [1, 1]
+
+
+def test_late_is_a_share_of_the_answers_before_there_is_a_result_too(tmp_path: Path) -> None:
+    [one] = shown([rundirs.look(left_run(tmp_path / "try"))])
+    assert dict(facts(one))["late"] == "6.7 %", "10 of 150 answers; 10 more never came"
 
 
 def test_foreign_text_is_text(tmp_path: Path) -> None:

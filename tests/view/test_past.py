@@ -71,7 +71,9 @@ def test_the_mean_of_the_latest() -> None:
     smooth, window = latest_mean(np.arange(80.0))
     assert window == 2
     assert smooth[:3].tolist() == [0.0, 0.5, 1.5]
+    assert latest_mean(np.array([1e20, *[1.0] * 79]))[0].tolist() == [1e20, 0.5e20, *[1.0] * 78]
     assert latest_mean(np.arange(5.0))[1] == 1
+    assert latest_mean(np.empty(0))[0].size == 0
     assert latest_mean(np.arange(1e5))[1] == 100
 
 

@@ -1,5 +1,6 @@
 """How it is with a run is told from its directory, and what cannot be told is not made up."""
 
+import fcntl
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 from left_runs import checkpoint, done, left_run, made_up
 from made_up_run import latency_record
 
-from pgczmq import rundirs
+from pgczmq import rewind, rundirs
 from pgczmq.errors import ConfigError
 from pgczmq.rewind import locked
 from pgczmq.runlog import StepRecord, read
@@ -38,6 +39,16 @@ def test_without_a_result_the_lock_of_the_directory_says_whether_it_is_running(t
     run = rundirs.look(directory)
     assert (run.state, run.steps) == ("died", 40)
     assert run.loss == pytest.approx(2.0 / 40)
+
+
+def test_asking_whether_a_run_is_running_keeps_nobody_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = left_run(tmp_path / "try")
+    asking = os.open(directory, os.O_RDONLY)
+    fcntl.flock(asking, fcntl.LOCK_SH)
+    assert rundirs.look(directory).state == "died", "to others who ask"
+    monkeypatch.setattr(rewind.time, "sleep", lambda _: os.close(asking))
+    with locked(directory):
+        assert rundirs.look(directory).state == "running"
 
 
 def test_what_did_not_end_well_can_be_gone_on_with_from_a_checkpoint(tmp_path: Path) -> None:
