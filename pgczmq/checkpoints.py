@@ -99,7 +99,7 @@ def verify(path: Path) -> None:
         PgcError: names the file that is missing or damaged.
     """
     try:
-        manifest = json.loads((path / MANIFEST).read_text())
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
         expected = {name: (entry["size"], entry["sha256"]) for name, entry in manifest.items()}
         expected[STATE]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -140,7 +140,7 @@ def newest(directory: Path) -> Newest:
 
 def read_state(path: Path) -> dict[str, Any]:
     """What the caller of ``write`` gave as ``state``."""
-    state: dict[str, Any] = json.loads((path / STATE).read_text())
+    state: dict[str, Any] = json.loads((path / STATE).read_text(encoding="utf-8"))
     return state
 
 
@@ -172,7 +172,7 @@ def _path(directory: Path, step: int) -> Path:
 
 
 def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(dict(value), indent=2, sort_keys=True, allow_nan=False) + "\n")
+    path.write_text(json.dumps(dict(value), indent=2, sort_keys=True, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _described(path: Path) -> dict[str, Any]:

@@ -62,7 +62,8 @@ class WorkerPicture:
     """One worker.
 
     Args:
-        state: absent (never heard of), gone, or what it last said of itself (ready, computing, ...).
+        state: absent (never heard of), gone, what it last said of itself (ready, computing, ...), or here: it can be
+            counted on but has not said what it does, or that is not on record.
         step: at which it last said it is.
         host: where it joined from; empty while unknown.
         heard_at: when it last sent anything.

@@ -75,7 +75,7 @@ class RunLog:
         files: dict[str, TextIO] = {}
         try:
             for name in FILES.values():
-                files[name] = (self.directory / name).open("a")
+                files[name] = (self.directory / name).open("a", encoding="utf-8")
             self._drain(files)
         except Exception as error:  # whatever it is, somebody may be waiting for this thread
             self._failure = error

@@ -143,7 +143,7 @@ def _checkpoints(path: Path) -> Iterator[Path]:
 
 def _settings(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads((path / "config.toml").read_text())
+        return tomllib.loads((path / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
 

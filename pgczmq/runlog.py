@@ -291,7 +291,7 @@ def write_result(directory: Path, result: Result) -> None:
     """
     file, temporary = directory / "result.json", directory / ".partial-result.json"
     try:
-        temporary.write_text(to_json(result) + "\n")
+        temporary.write_text(to_json(result) + "\n", encoding="utf-8")
         temporary.replace(file)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -307,7 +307,7 @@ def read_result(path: Path) -> Result:
     """
     file = path / "result.json" if path.is_dir() else path
     try:
-        return _checked(Result(**json.loads(file.read_text())))
+        return _checked(Result(**json.loads(file.read_text(encoding="utf-8"))))
     except OSError as error:
         raise ConfigError(f"cannot read the result of a run in {file}: {error.strerror}.") from None
     except (ValueError, TypeError) as error:

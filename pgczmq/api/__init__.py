@@ -22,8 +22,8 @@ from pgczmq.api.run import Interrupted, Run, finished
 from pgczmq.api.settings import Settings, resolved
 from pgczmq.config import RunConfig
 from pgczmq.errors import ConfigError
+from pgczmq.view.live.screen import open_view
 from pgczmq.view.place import console, mode_here
-from pgczmq.view.screen import open_view
 
 if TYPE_CHECKING:
     from pgczmq.api.comparison import Comparison

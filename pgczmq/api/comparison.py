@@ -97,7 +97,7 @@ class Comparison:
         Raises:
             ConfigError: it is none of these, or cannot be written.
         """
-        from pgczmq.view import plots
+        from pgczmq.view.pictures import plots
 
         plots.check_picture(Path(file))
         groups = [
@@ -125,7 +125,7 @@ class Comparison:
 
 
 def _curve(row: Row) -> Any:
-    from pgczmq.view import plots
+    from pgczmq.view.pictures import plots
 
     losses = [math.nan if loss is None else loss for loss in row.curve.loss]
     if row.diverged and losses:

@@ -55,7 +55,7 @@ class Run:
     @cached_property
     def config(self) -> RunConfig:
         """Every setting of it."""
-        return config.loads((self.directory / "config.toml").read_text())
+        return config.loads((self.directory / "config.toml").read_text(encoding="utf-8"))
 
     @cached_property
     def steps(self) -> list[StepRecord]:
@@ -90,8 +90,8 @@ class Run:
             ConfigError: it is none of these, cannot be written, or the run has no step yet.
         """
         from pgczmq.rundirs import look
-        from pgczmq.view import paper
-        from pgczmq.view.run_plots import figure_of, shown
+        from pgczmq.view.pictures import paper
+        from pgczmq.view.pictures.run_plots import figure_of, shown
 
         paper.check_picture(Path(file))
         paper.write(figure_of(shown([look(self.directory)])), Path(file))

@@ -103,11 +103,11 @@ def memory(config: RunConfig, built: Built, available: int | None) -> Check:
 def available_memory() -> int | None:
     """Bytes that this process may still get: what the machine has, or what its container may use."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         found = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
         return None
-    limits = [file.read_text().strip() for file in _MEMORY_FILES if file.exists()]
+    limits = [file.read_text(encoding="utf-8").strip() for file in _MEMORY_FILES if file.exists()]
     return min([found, *(int(limit) for limit in limits if limit.isdecimal())])
 
 

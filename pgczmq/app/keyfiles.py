@@ -62,14 +62,14 @@ def read_allowed(path: Path) -> dict[str, str]:
 
 def write(path: Path, text: str) -> None:
     """A new file that nobody else can read at any moment."""
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
 
 
 def _text(path: Path) -> tuple[str, int]:
     """What is in a file, and its mode."""
     try:
-        with path.open() as file:
+        with path.open(encoding="utf-8") as file:
             return file.read(), os.fstat(file.fileno()).st_mode
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}.") from None

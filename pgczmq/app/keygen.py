@@ -85,7 +85,7 @@ def _add(directory: Path, name: str, master: str, server_key: str) -> Path:
     )
     allowed = directory / ALLOWED_FILE
     begin = "" if allowed.read_bytes().endswith(b"\n") else "\n"
-    with allowed.open("a") as file:
+    with allowed.open("a", encoding="utf-8") as file:
         file.write(f"{begin}{name} {public}\n")
     return own / CONNECTION_FILE
 

@@ -229,7 +229,7 @@ def _flat(config: RunConfig) -> dict[str, Any]:
 def _resolved(directory: Path) -> RunConfig | None:
     """The configuration of a run directory; None where none can be read."""
     try:
-        return configuration.loads((directory / "config.toml").read_text())
+        return configuration.loads((directory / "config.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError, ConfigError):
         return None
 
@@ -285,7 +285,7 @@ def _go_on(found: Found, directory: Path) -> Beginning:
 def _write_resolved(directory: Path, config: RunConfig) -> None:
     """Write ``config.toml``, whole or not at all: a run that is killed is found by it."""
     temporary = directory / f"{PARTIAL}config.toml"
-    temporary.write_text(config.to_toml())
+    temporary.write_text(config.to_toml(), encoding="utf-8")
     temporary.replace(directory / "config.toml")
 
 

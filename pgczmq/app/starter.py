@@ -162,7 +162,7 @@ def _is_missing(module: str) -> bool:
 
 def _write(path: Path, content: str) -> None:
     try:
-        with path.open("x") as file:
+        with path.open("x", encoding="utf-8") as file:
             file.write(content)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}. Name another file with --out.") from None

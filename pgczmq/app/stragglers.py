@@ -155,7 +155,7 @@ def read_csv(path: Path) -> Recording:
             f"a trace's name says how much of the data each worker evaluated, as in cnn-load025.csv: got {path.name}."
         )
     try:
-        with path.open(newline="") as file:
+        with path.open(newline="", encoding="utf-8") as file:
             header, *rows = csv.reader(file)
         seconds = np.array([[float(cell) for cell in row[1:]] for row in rows])
     except OSError as error:

@@ -51,7 +51,7 @@ def about(directory: Path) -> RunRecord:
         ConfigError: it is no run directory.
     """
     try:
-        config = loads((directory / "config.toml").read_text())
+        config = loads((directory / "config.toml").read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{directory} is not a run directory: cannot read config.toml: {error.strerror}.") from None
     return RunRecord(

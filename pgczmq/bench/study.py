@@ -158,7 +158,9 @@ class _Part:
         if not self._path.exists() or not self._path.stat().st_size:
             return {}
         try:
-            first, *lines = [line for line in self._path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+            first, *lines = [
+                line for line in self._path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")
+            ]
             if json.loads(first)["study"] != self._study:
                 raise ConfigError(
                     f"{self._path} holds finished runs of another study, or of one with other settings. Give this one "
@@ -175,7 +177,7 @@ class _Part:
         lines = [json.dumps({"study": self._study})]
         lines += [json.dumps({"key": key, "row": asdict(row)}) for key, row in self.rows.items()]
         write_whole(self._path, "".join(line + "\n" for line in lines))  # a half-written last line goes
-        self._file = self._path.open("a")
+        self._file = self._path.open("a", encoding="utf-8")
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -198,7 +200,7 @@ def write_whole(path: Path, text: str) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(text)
+        part.write_text(text, encoding="utf-8")
         part.replace(path)
     except OSError as error:
         with suppress(OSError):

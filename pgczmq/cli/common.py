@@ -177,7 +177,7 @@ def check_writable(file: Path, option: str = "--json") -> None:
     from pgczmq.errors import ConfigError
 
     try:
-        file.open("a").close()
+        file.open("a", encoding="utf-8").close()
     except OSError as error:
         raise ConfigError(f"{option} needs a file that can be written: {file}: {error.strerror}.") from None
 
@@ -188,9 +188,9 @@ def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) 
 
     from pgczmq.app.processes import before_leaving
     from pgczmq.runlog import to_json
-    from pgczmq.view.screen import open_view
+    from pgczmq.view.live.screen import open_view
+    from pgczmq.view.live.terminal import give_back
     from pgczmq.view.tables import result_table
-    from pgczmq.view.terminal import give_back
 
     console = Console(stderr=True)
     log_to(console)
@@ -200,7 +200,7 @@ def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) 
     with open_view(mode, console) as sink:
         result = run(sink)
     if json_file is not None:
-        json_file.write_text(to_json(result) + "\n")
+        json_file.write_text(to_json(result) + "\n", encoding="utf-8")
     if mode != "none":
         Console().print(result_table(result))
     if result.exit not in (0, 75):

@@ -104,6 +104,6 @@ def _check_files(json_file: Path | None, plot: Path | None) -> None:
             raise ConfigError(f"--json and --plot name two files: got {plot} for both.")
         check_writable(part_of(json_file))
     if plot is not None:
-        from pgczmq.view.plots import check_picture
+        from pgczmq.view.pictures.plots import check_picture
 
         check_picture(plot)

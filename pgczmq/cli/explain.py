@@ -18,7 +18,7 @@ def show(config: RunConfig, *, step: int | None, arrived: str | None, json_file:
     for table in tables(explanation):
         console.print(table)
     if json_file is not None:
-        json_file.write_text(json.dumps(explanation, indent=1, allow_nan=False) + "\n")
+        json_file.write_text(json.dumps(explanation, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _numbers(text: str) -> list[int]:

@@ -32,7 +32,7 @@ def show(messages: int, seed: int, json_file: Path | None) -> int:
         typer.echo(f"wrong: {sentence}")
     if json_file is not None:
         table = {"seed": seed, "master": vars(at_master), "worker": vars(at_worker)}
-        json_file.write_text(json.dumps(table, indent=1) + "\n")
+        json_file.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
     return 1 if wrong else 0
 
 

@@ -46,7 +46,7 @@ def show(mbits: str, *, workers: int, params: int, steps: int, json_file: Path |
             typer.echo(verdict(row))
     if json_file is not None:
         table = {"ceiling_percent": 100 * CEILING, "rows": [asdict(row) | {"percent": row.percent} for row in rows]}
-        json_file.write_text(json.dumps(table, indent=1) + "\n")
+        json_file.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 def rates(mbits: str) -> list[float]:

@@ -35,7 +35,7 @@ def show(states: str, faults: str, *, jobs: int, times: cells.Times, json_file: 
         typer.echo(line(outcome))
     typer.echo(f"{len(outcomes)} cells, {len(wrong)} wrong, {len(slow)} took over {SLOW_SECONDS:g} s to leave")
     if json_file is not None:
-        json_file.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n")
+        json_file.write_text(json.dumps([asdict(outcome) for outcome in outcomes], indent=1) + "\n", encoding="utf-8")
     return 1 if wrong else 0
 
 

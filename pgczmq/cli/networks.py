@@ -39,7 +39,7 @@ def show(only: str, json_file: Path | None) -> int:
         outcomes.append(measure(scenario))
         typer.echo(line(outcomes[-1]))
         if json_file is not None:
-            json_file.write_text(json.dumps([row(outcome) for outcome in outcomes], indent=1) + "\n")
+            json_file.write_text(json.dumps([row(outcome) for outcome in outcomes], indent=1) + "\n", encoding="utf-8")
     return 1 if any(outcome.wrong for outcome in outcomes) else 0
 
 

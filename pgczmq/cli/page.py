@@ -11,8 +11,8 @@ from rich.console import Console
 from pgczmq.cli.common import check_writable
 from pgczmq.errors import ConfigError
 from pgczmq.rundirs import RunDirectory, look
-from pgczmq.view.page import Page, written
-from pgczmq.view.run_plots import shown
+from pgczmq.view.page.document import Page, written
+from pgczmq.view.pictures.run_plots import shown
 
 PROGRAMS = ("pgczmq", "numpy", "matplotlib")
 DECIDE = ("workers", "seed", "deterministic", "scheme", "policy")

@@ -6,8 +6,8 @@ from pathlib import Path
 from rich.console import Console
 
 from pgczmq.rundirs import look
-from pgczmq.view import paper
-from pgczmq.view.run_plots import figure_of, shown
+from pgczmq.view.pictures import paper
+from pgczmq.view.pictures.run_plots import figure_of, shown
 
 
 def draw(paths: Sequence[Path], out: Path | None) -> int:

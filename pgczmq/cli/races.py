@@ -26,7 +26,9 @@ def simulator(json_file: Path | None) -> None:
     cost = gradient_cost()
     typer.echo(_gradient_line(cost))
     if json_file is not None:
-        json_file.write_text(json.dumps({"rows": rows, "gradient_run": asdict(cost)}, indent=1) + "\n")
+        json_file.write_text(
+            json.dumps({"rows": rows, "gradient_run": asdict(cost)}, indent=1) + "\n", encoding="utf-8"
+        )
 
 
 def _line(row: Speed) -> str:
@@ -60,7 +62,7 @@ def transport(work: Work, *, steps: int, against: Sequence[str], json_file: Path
         typer.echo(line)
     if json_file is not None:
         measured = {"rows": [asdict(row) for row in race.rows], "ratios": [asdict(ratio) for ratio in found]}
-        json_file.write_text(json.dumps(asdict(work) | {"steps": steps} | measured, indent=1) + "\n")
+        json_file.write_text(json.dumps(asdict(work) | {"steps": steps} | measured, indent=1) + "\n", encoding="utf-8")
 
 
 def _transport_lines(rows: Sequence[Row], found: Sequence[Ratio]) -> list[str]:

@@ -18,5 +18,5 @@ def show(run: Path, json_file: Path | None) -> int:
     for table in others(replayed):
         console.print(table)
     if json_file is not None:
-        json_file.write_text(json.dumps(replayed, indent=1, allow_nan=False) + "\n")
+        json_file.write_text(json.dumps(replayed, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return 1 if replayed["arrivals"]["others"] else 0

@@ -56,7 +56,7 @@ def write_page(home: Path) -> None:
     claims = {name: papers.read(home / f"{name}.toml") for name in reproduce.names(home)}
     files = {name: home / "results" / f"{name}.json" for name in claims}
     saved = {
-        name: reproduce.refreshed(claims[name], json.loads(file.read_text()))
+        name: reproduce.refreshed(claims[name], json.loads(file.read_text(encoding="utf-8")))
         for name, file in files.items()
         if file.exists()
     }
@@ -95,7 +95,7 @@ def _times(paper: Paper, file: Path, console: Console) -> ComputeTimes | None:
         return None
     kept, wanted = times_of(file), paper.measure.model_dump(mode="json")
     if kept.exists() and part_of(file).exists():
-        before = json.loads(kept.read_text())
+        before = json.loads(kept.read_text(encoding="utf-8"))
         if before["measure"] == wanted:
             return ComputeTimes(**before["times"])
     with console.status(f"measuring the gradients of {paper.measure.task}"):

@@ -28,5 +28,5 @@ def show(plan: Plan, json_file: Path | None) -> int:
         typer.echo(finding)
     typer.echo(verdict(soaked))
     if json_file is not None:
-        json_file.write_text(json.dumps(soaked, indent=1) + "\n")
+        json_file.write_text(json.dumps(soaked, indent=1) + "\n", encoding="utf-8")
     return 1 if soaked["findings"] else 0

@@ -51,9 +51,9 @@ def show(runs: Sequence[RunConfig], *, json_file: Path | None, trace_file: Path 
     print_rows(rows, runs[0].task.name)
     if json_file is not None:
         found = {"task": runs[0].task.name, "rows": [as_json(row) for row in rows]}
-        json_file.write_text(json.dumps(found, indent=1) + "\n")
+        json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if trace_file is not None:
-        trace_file.write_text(json.dumps(chrome_trace(records), allow_nan=False) + "\n")
+        trace_file.write_text(json.dumps(chrome_trace(records), allow_nan=False) + "\n", encoding="utf-8")
 
 
 def _progress(console: Console, total: int) -> Callable[[str], None]:

@@ -18,5 +18,5 @@ def show(config: RunConfig, *, error: float | None, json_file: Path | None) -> i
         console.print(table)
     console.print(verdict(computed["checks"]), markup=False, highlight=False)
     if json_file is not None:
-        json_file.write_text(json.dumps(computed, indent=1, allow_nan=False) + "\n")
+        json_file.write_text(json.dumps(computed, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return 0 if all(check["holds"] for check in computed["checks"]) else 1

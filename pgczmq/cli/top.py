@@ -49,7 +49,7 @@ def top(
         from rich.console import Console
 
         from pgczmq.app.top import watched
-        from pgczmq.view.screen import can_draw, show
+        from pgczmq.view.live.screen import can_draw, show
 
         console = Console()
         try:
@@ -70,7 +70,7 @@ def top(
 
 def _tell(source: "Source") -> None:
     """Print what is new, until the run is over."""
-    from pgczmq.view.plain import news
+    from pgczmq.view.live.plain import news
 
     before = None
     while before is None or not before.is_over:

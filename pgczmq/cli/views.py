@@ -27,7 +27,7 @@ def show(work: Work, *, rounds: int, json_file: Path | None) -> None:
         console.print(verdict(row), markup=False, highlight=False, soft_wrap=True)
     if json_file is not None:
         found = {**asdict(work), "rounds": rounds, "rows": [asdict(row) for row in rows]}
-        json_file.write_text(json.dumps(found, indent=1) + "\n")
+        json_file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def _progress(console: Console, total: int) -> Callable[[str], None]:

@@ -135,7 +135,7 @@ class Admit:
 
 @value
 class Reject:
-    """Do not let this worker in."""
+    """Do not let this worker in; ``worker`` is None when its number is none of this run."""
 
     worker: int | None
     incarnation: str

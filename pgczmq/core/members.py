@@ -83,7 +83,7 @@ class Members:
         if worker is None and self._may_become_free(event):
             return []  # it asks again
         if worker is None or not 0 <= worker < self._workers:
-            return [Reject(event.worker, event.incarnation, self._no_such_number(event.worker))]
+            return [Reject(None, event.incarnation, self._no_such_number(event.worker))]
         member = self._members.get(worker)
         if member is not None and member.incarnation == event.incarnation:  # it asks again
             if member.is_over:

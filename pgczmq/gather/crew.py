@@ -12,6 +12,8 @@ from pgczmq.runlog import EventRecord, LatencyRecord, StepRecord, WorkerRecord
 AWAY = frozenset({"absent", "gone"})
 USED, SPARE, LATE, MISSING = "u", "s", "l", "m"
 _FROM = " joined from "
+_HERE = "here"
+_OF_A_MEMBER = frozenset({"late", "joined", "ready", "left"})
 
 
 def _recent() -> deque[float]:
@@ -120,7 +122,7 @@ class Crew:
             worker.answered(record.step, at - record.published_at)
             worker.heard(min(at, record.applied_at))  # in deterministic mode arrivals are planned
             if worker.state in AWAY:
-                worker.state = "ready"
+                worker.state = _HERE
         for number, ages in zip(record.used, record.ages, strict=True):
             worker = self._worker(number)
             worker.used += 1
@@ -160,8 +162,8 @@ class Crew:
         worker.state, worker.step = record.state, record.step
 
     def happened(self, record: EventRecord) -> None:
-        """Something about a worker; others are left out."""
-        if record.worker is None:
+        """Something about a worker; others are left out, such as one about somebody who was not let in."""
+        if record.worker is None or record.kind not in _OF_A_MEMBER:
             return
         worker = self._worker(record.worker)
         match record.kind:
@@ -173,7 +175,7 @@ class Crew:
                 worker.host = record.text.partition(_FROM)[2]
                 worker.heard(record.at)
             case "ready":
-                worker.state = "ready"
+                worker.state = _HERE
                 worker.heard(record.at)
             case "left":
                 worker.state = "gone"

@@ -52,7 +52,7 @@ class BatchLog:
 
     def _append(self, name: str, text: str) -> None:
         try:
-            with (self._directory / name).open("a") as file:
+            with (self._directory / name).open("a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
             raise ConfigError(f"cannot write the run's records in {self._directory}: {error.strerror}.") from None

@@ -9,7 +9,7 @@ LOOK_SECONDS = 0.01
 
 def close(directory: Path, place: str, step: int = 0) -> None:
     """From this step on nobody gets past ``place``."""
-    (directory / place).write_text(str(step))
+    (directory / place).write_text(str(step), encoding="utf-8")
 
 
 def is_reached(directory: Path, place: str) -> bool:
@@ -39,7 +39,7 @@ class Gates:
             return
         gate = self._directory / place
         if _closed_from(gate) <= step:
-            (self._directory / f"{place}.reached").write_text(str(os.getpid()))
+            (self._directory / f"{place}.reached").write_text(str(os.getpid()), encoding="utf-8")
         while _closed_from(gate) <= step:
             time.sleep(LOOK_SECONDS)
 
@@ -47,6 +47,6 @@ class Gates:
 def _closed_from(gate: Path) -> float:
     """The step from which on it is closed."""
     try:
-        return int(gate.read_text() or 0)
+        return int(gate.read_text(encoding="utf-8") or 0)
     except FileNotFoundError:
         return float("inf")

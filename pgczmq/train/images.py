@@ -158,7 +158,7 @@ def _download_cifar10(root: Path) -> None:
 
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with (root / ".pgczmq-download").open("w") as lock:
+        with (root / ".pgczmq-download").open("w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             CIFAR10(str(root), download=True)
     except (OSError, RuntimeError) as error:

@@ -148,6 +148,6 @@ def read_sent(directory: Path) -> list[Sent]:
 def _lines(directory: Path, name: str) -> Iterator[dict[str, Any]]:
     """All whole lines of files that begin so."""
     for path in sorted(directory.glob(f"{name}-*.jsonl")):
-        for line in path.read_text().splitlines(keepends=True):
+        for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
             if line.endswith("\n"):
                 yield json.loads(line)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pgczmq.errors import ConfigError
 from pgczmq.rundirs import RunDirectory
 from pgczmq.runlog import EvalRecord, EventRecord, LatencyRecord, Record, StepRecord, read
-from pgczmq.view.past import Array, Past, left, read_past
+from pgczmq.view.pictures.past import Array, Past, left, read_past
 from pgczmq.view.trace import chrome_trace
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def write_csv(run: RunDirectory, folder: Path) -> list[Path]:
     files = [_folder(folder) / name for name in tables]
     for file, table in zip(files, tables.values(), strict=True):
         heading, rows = table(run.path)
-        with file.open("w", newline="") as opened:
+        with file.open("w", newline="", encoding="utf-8") as opened:
             writer = csv.writer(opened)
             writer.writerow(heading)
             writer.writerows(rows)
@@ -64,7 +64,7 @@ def write_trace(run: RunDirectory, file: Path) -> int:
         raise ConfigError(f"{run.path} holds no step: its run has not closed one. Try again later.")
     end = steps[-1].applied_at
     records: list[Record] = [*steps, *takewhile(lambda answer: answer.arrived_at <= end, left(run.path, LatencyRecord))]
-    file.write_text(json.dumps(chrome_trace({run.name: records}), allow_nan=False) + "\n")
+    file.write_text(json.dumps(chrome_trace({run.name: records}), allow_nan=False) + "\n", encoding="utf-8")
     return len(steps)
 
 

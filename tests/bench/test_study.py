@@ -151,9 +151,7 @@ def test_what_is_named_twice_runs_once() -> None:
     assert [case.label for case in made.cases] == ["dgd", "pgc-cr s=1"]
 
 
-@pytest.mark.parametrize(
-    ("names", "text"), [(["dgdd"], "there is no scheme dgdd"), (["gc-fr"], "none of these runs")]
-)
+@pytest.mark.parametrize(("names", "text"), [(["dgdd"], "there is no scheme dgdd"), (["gc-fr"], "none of these runs")])
 def test_a_grid_of_nothing_is_an_error(names: list[str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         compare.grid(BASE, names, [3], seeds=1, engine="timing", goal=Goal())

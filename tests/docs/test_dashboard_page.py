@@ -5,8 +5,8 @@ import re
 import pytest
 from doc_pages import ROOT
 
-from pgczmq.view.dashboard import FOOTER
-from pgczmq.view.detail import KEYS, WORDS
+from pgczmq.view.live.dashboard import FOOTER
+from pgczmq.view.live.detail import KEYS, WORDS
 
 PAGE = (ROOT / "examples" / "reading-the-dashboard.md").read_text()
 ROWS = [

@@ -149,7 +149,7 @@ def test_memory_is_bounded() -> None:
 def test_a_view_needs_neither_torch_nor_zmq() -> None:
     import subprocess
 
-    names = "pgczmq.view.screen, pgczmq.view.tables, pgczmq.view.explain_view"
+    names = "pgczmq.view.live.screen, pgczmq.view.tables, pgczmq.view.explain_view"
     code = f"import sys, {names}; print({{'torch', 'zmq', 'numpy'}} & sys.modules.keys())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"

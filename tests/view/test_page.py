@@ -10,12 +10,12 @@ from left_runs import done, left_run, made_up
 
 from pgczmq import rundirs
 from pgczmq.runlog import EventRecord
-from pgczmq.view.html import Html, tag, together
-from pgczmq.view.page import Page, written
-from pgczmq.view.page_parts import facts
-from pgczmq.view.page_parts import workers as workers_table
-from pgczmq.view.run_plots import shown
-from pgczmq.view.scheme_words import sentences
+from pgczmq.view.page.document import Page, written
+from pgczmq.view.page.html import Html, tag, together
+from pgczmq.view.page.parts import facts
+from pgczmq.view.page.parts import workers as workers_table
+from pgczmq.view.page.scheme_words import sentences
+from pgczmq.view.pictures.run_plots import shown
 
 EVIL = "<script>alert(1)</script>\"'&\x1b[31m\u202e"
 VOID = {"img", "meta", "br"}

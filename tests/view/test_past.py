@@ -10,8 +10,8 @@ from left_runs import left_run, spoil
 from made_up_run import late, step_record
 
 from pgczmq.errors import ConfigError
-from pgczmq.view.past import LATE, MISSING, SPARE, USED, read_past
-from pgczmq.view.smooth import binned, envelope, latest_mean, stretches
+from pgczmq.view.pictures.past import LATE, MISSING, SPARE, USED, read_past
+from pgczmq.view.pictures.smooth import binned, envelope, latest_mean, stretches
 
 
 def test_a_run_is_who_answered_when(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from pgczmq.errors import ConfigError
-from pgczmq.view.curves import POINTS, loss_range, spread, time_unit
-from pgczmq.view.looks import COLOURS, looks
-from pgczmq.view.plots import Curve, Group, check_picture, comparison, comparison_figure
+from pgczmq.view.pictures.curves import POINTS, loss_range, spread, time_unit
+from pgczmq.view.pictures.looks import COLOURS, looks
+from pgczmq.view.pictures.plots import Curve, Group, check_picture, comparison, comparison_figure
 
 SCHEMES = ("dgd", "is-sgd", "gc-fr", "gc-cr", "is-gc-fr", "pgc-fr", "pgc-cr", "pgc-fr-staggered")
 
@@ -361,7 +361,7 @@ from pathlib import Path
 matplotlib.rcParams["text.usetex"] = True  # somebody's own settings would spoil the picture
 settings = lambda: [(key, matplotlib.rcParams[key]) for key in matplotlib.rcParams if key != "backend"]
 before = settings()
-from pgczmq.view.plots import Curve, Group, comparison
+from pgczmq.view.pictures.plots import Curve, Group, comparison
 comparison([Group("dgd", [Curve([0, 1], [0.0, 1.0], [2.0, 1.0])], [1.0])], Path({str(tmp_path / "plot.png")!r}))
 assert "matplotlib.pyplot" not in sys.modules
 assert settings() == before

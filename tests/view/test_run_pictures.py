@@ -15,12 +15,12 @@ from matplotlib.figure import Figure
 
 from pgczmq import rundirs
 from pgczmq.runlog import EventRecord, Record
-from pgczmq.view.heat import COLOURS, shares
-from pgczmq.view.labels import differing, labels, looks_of
-from pgczmq.view.paper import content, style
-from pgczmq.view.past import LATE, MISSING, USED
-from pgczmq.view.run_panels import Shown, panels
-from pgczmq.view.run_plots import figure_of, heat_figure, panel_figure, shown
+from pgczmq.view.pictures.heat import COLOURS, shares
+from pgczmq.view.pictures.labels import differing, labels, looks_of
+from pgczmq.view.pictures.paper import content, style
+from pgczmq.view.pictures.past import LATE, MISSING, USED
+from pgczmq.view.pictures.run_panels import Shown, panels
+from pgczmq.view.pictures.run_plots import figure_of, heat_figure, panel_figure, shown
 
 
 def show(*directories: Path) -> list[Shown]:

@@ -8,8 +8,8 @@ from made_up_run import picture_of, records
 from rich.text import Text
 from screenshot import svg
 
-from pgczmq.view.dashboard import render
-from pgczmq.view.keys import Look
+from pgczmq.view.live.dashboard import render
+from pgczmq.view.live.keys import Look
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 NAMESPACE = "http://www.w3.org/2000/svg"

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pgczmq.view import chart
+from pgczmq.view.live import chart
 
 
 def test_a_sparkline_has_a_cell_for_each_value_and_gaps() -> None:

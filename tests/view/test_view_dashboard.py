@@ -13,8 +13,8 @@ from rich.console import Console
 
 from pgczmq.picture import Numbers, Picture, StepTime
 from pgczmq.runlog import EventRecord, WorkerRecord
-from pgczmq.view.dashboard import render
-from pgczmq.view.keys import Look
+from pgczmq.view.live.dashboard import render
+from pgczmq.view.live.keys import Look
 
 SIZES = [(80, 24), (120, 40), (200, 60), (300, 100), (115, 12), (40, 10), (20, 5), (1, 1)]
 

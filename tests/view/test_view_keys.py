@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgczmq.view.keys import Look, keys_in, pressed
+from pgczmq.view.live.keys import Look, keys_in, pressed
 
 ORDER = (4, 0, 2)  # the workers as they are shown
 

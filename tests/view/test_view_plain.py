@@ -6,7 +6,7 @@ from made_up_run import late, latency_record, picture_of, result, run_record, st
 from pgczmq.gather.gathering import Gathering
 from pgczmq.picture import Seen
 from pgczmq.runlog import EvalRecord, EventRecord, Record, WorkerRecord
-from pgczmq.view.plain import PlainLog, lines, news
+from pgczmq.view.live.plain import PlainLog, lines, news
 
 
 def fed(log: PlainLog, *many: Record) -> list[str]:

@@ -12,10 +12,10 @@ from made_up_run import records, result, run_record, step_record
 from rich.console import Console
 
 from pgczmq.runlog import EventRecord
-from pgczmq.view import aside
-from pgczmq.view.aside import logs_aside, prints_aside
-from pgczmq.view.screen import can_draw, open_view
-from pgczmq.view.terminal import give_back
+from pgczmq.view.live import aside
+from pgczmq.view.live.aside import logs_aside, prints_aside
+from pgczmq.view.live.screen import can_draw, open_view
+from pgczmq.view.live.terminal import give_back
 
 
 class Terminal(io.StringIO):
@@ -105,7 +105,7 @@ def test_a_reader_that_is_gone_does_not_end_the_run() -> None:
 
 
 def test_a_reader_that_takes_nothing_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgczmq.view.screen.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("pgczmq.view.live.screen.PATIENCE_SECONDS", 0.01)
     file = StoppedFile()
     try:
         with open_view("plain", file_console(file)) as sink:

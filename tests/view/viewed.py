@@ -18,8 +18,8 @@ from made_up_run import records, result, step_record
 from rich.console import Console
 
 from pgczmq.runlog import Sink
-from pgczmq.view.screen import open_view
-from pgczmq.view.terminal import give_back
+from pgczmq.view.live.screen import open_view
+from pgczmq.view.live.terminal import give_back
 
 
 def step(sink: Sink) -> None:

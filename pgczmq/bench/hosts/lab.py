@@ -180,7 +180,7 @@ class Lab:
 
     def counters(self, host: str) -> Counters:
         """What has passed this host's end of its link since the lab was opened."""
-        _, _, line = Path(f"/proc/{self._holders[host]}/net/dev").read_text().partition("eth0:")
+        _, _, line = Path(f"/proc/{self._holders[host]}/net/dev").read_text(encoding="utf-8").partition("eth0:")
         figures = [int(word) for word in line.split()[:10]]
         return Counters(figures[8], figures[9], figures[0], figures[1])
 

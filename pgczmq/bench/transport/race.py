@@ -176,10 +176,10 @@ def take_turn(name: str, work: Work, steps: int) -> Took:
     with tempfile.TemporaryDirectory(prefix="pgc-bench-", ignore_cleanup_errors=True) as scratch:
         turn = Turn(work.workers, work.params, steps, variant=name, scratch=scratch)
         errors = Path(scratch) / "stderr"
-        with errors.open("w") as stderr, _started(name, turn, stderr.fileno()) as process:
+        with errors.open("w", encoding="utf-8") as stderr, _started(name, turn, stderr.fileno()) as process:
             answer, _ = process.communicate(timeout=LIMIT_SECONDS)
         if process.returncode or not answer:
-            said = errors.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
+            said = errors.read_text(errors="replace", encoding="utf-8").strip().splitlines() or ["it said nothing"]
             raise PgcError(f"{name} failed with exit code {process.returncode}: {said[-1]}")
     took = Took(**json.loads(answer.splitlines()[-1]))
     if took.error:

@@ -131,7 +131,7 @@ def peak_rss_mb() -> float:
     """The most memory this process ever had, MB."""
     status = Path("/proc/self/status")
     if status.exists():  # getrusage would count what the process before exec had
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        line = next(line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024 / 1e6
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 

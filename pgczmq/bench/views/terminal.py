@@ -80,7 +80,7 @@ class OnTerminal:
     @property
     def processor(self) -> float:
         """Processor seconds of its first process so far."""
-        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(") ")[2].split()
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def _read(self) -> None:

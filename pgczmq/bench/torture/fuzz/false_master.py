@@ -91,7 +91,7 @@ def deceive(messages: int, seed: int) -> WorkerOutcome:
             after = worker.sample()
             master.say_goodbye()
         except (OSError, ClusterError) as error:
-            outcome.wrong.append(f"{error}: {worker.log.read_text(errors='replace')[-1000:]}")
+            outcome.wrong.append(f"{error}: {worker.log.read_text(errors='replace', encoding='utf-8')[-1000:]}")
             after = worker.sample()
         outcome.sent = master.sent
         if before is not None and after is not None:
@@ -104,7 +104,7 @@ def _findings(worker: Program) -> list[str]:
     limit = time.monotonic() + PATIENCE_SECONDS
     while (life := worker.collect()) is None and time.monotonic() < limit:
         time.sleep(0.02)
-    text = worker.log.read_text(errors="replace")
+    text = worker.log.read_text(errors="replace", encoding="utf-8")
     wrong = [f"the worker's log has {what!r}" for what in ("Traceback", "\x1b") if what in text]
     if text.count("refused a message") > 1:
         wrong.append(f"the worker tells {text.count('refused a message')} times what it has refused")

@@ -22,7 +22,7 @@ DESCRIPTORS = 8
 
 def named(log: Path) -> list[str]:
     """The peers that a log names, as often as it does."""
-    return _NAMED.findall(log.read_text(errors="replace"))
+    return _NAMED.findall(log.read_text(errors="replace", encoding="utf-8"))
 
 
 def refused(directory: Path) -> int:
@@ -84,7 +84,7 @@ def _of_log(log: Path) -> list[str]:
         wrong.append(f"{len(twice)} peers are named more than once in the log, such as {twice[0]}")
     if len(counts) > PEERS_NAMED_AT_MOST:
         wrong.append(f"the log names {len(counts)} peers: at most {PEERS_NAMED_AT_MOST} are to be")
-    text = log.read_text(errors="replace")
+    text = log.read_text(errors="replace", encoding="utf-8")
     wrong += [f"the log has {what!r}" for what in ("Traceback", "\x1b") if what in text]
     return wrong
 

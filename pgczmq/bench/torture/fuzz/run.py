@@ -132,7 +132,7 @@ class _Scene:
 
     def said(self) -> str:
         """The end of the master's log."""
-        return self.master.log.read_text(errors="replace")[-LOG_CHARACTERS:]
+        return self.master.log.read_text(errors="replace", encoding="utf-8")[-LOG_CHARACTERS:]
 
 
 @contextmanager
@@ -140,7 +140,7 @@ def _run(directory: Path) -> Iterator[_Scene]:
     """A master and its honest workers; the first step waits for the one that is missing."""
     port = free_port()
     text = CONFIG.replace("net = {", f"net = {{ port = {port},")
-    (directory / "fuzz.toml").write_text(text)
+    (directory / "fuzz.toml").write_text(text, encoding="utf-8")
     with ExitStack() as stack:
         relay = stack.enter_context(Relay(RELAYED, port))
         programs = [Program("master", ["pgc-master", "--config", "fuzz.toml"], directory)]
@@ -164,7 +164,9 @@ def _end(program: Program) -> None:
 
 def _attack(scene: _Scene, messages: int, seed: int, outcome: Outcome, said: Callable[[int], None]) -> None:
     events = scene.directory / "runs" / "run" / "events.jsonl"
-    scene.until(lambda: events.exists() and events.read_text().count('"kind":"ready"') == HONEST, "the workers")
+    scene.until(
+        lambda: events.exists() and events.read_text(encoding="utf-8").count('"kind":"ready"') == HONEST, "the workers"
+    )
     args = plain.Arguments.of(scene.config.task.args)
     fingerprint = plain.fingerprint_of(args, scene.config.seed)
     with Liar(scene.port, LIAR, fingerprint, size=args.size, seed=seed) as liar:

@@ -70,7 +70,7 @@ class Program:
 
     def said(self) -> str:
         """All its logs."""
-        return self.log.read_text(errors="replace") if self.log.exists() else ""
+        return self.log.read_text(errors="replace", encoding="utf-8") if self.log.exists() else ""
 
     def send(self, number: signal.Signals) -> None:
         """A signal to the present process, if there is one."""
@@ -224,7 +224,7 @@ class Stage:
     def records(self, kind: str) -> list[dict[str, Any]]:
         """What the run has written of one kind, without a half-written last line."""
         path = self.directory / "runs" / "run" / f"{kind}.jsonl"
-        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def noted(self, kind: str, text: str = "") -> bool:

@@ -109,7 +109,7 @@ class Site:
         self.workers: dict[int, subprocess.Popen[bytes]] = {}
         self._directory = directory
         self._file = directory / "run.toml"
-        self._file.write_text(config.to_toml())
+        self._file.write_text(config.to_toml(), encoding="utf-8")
         self._tails = {kind: Tail(self.run / FILES[kind]) for kind in (StepRecord, LatencyRecord, EventRecord)}
 
     # ------------------------------------------------------------ programs

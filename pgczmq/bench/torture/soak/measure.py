@@ -108,7 +108,7 @@ def soak(plan: Plan, directory: Path, say: Callable[[str], None]) -> dict[str, A
     """
     port = free_port()
     config = configured(plan, directory, port)
-    (directory / "soak.toml").write_text(config.to_toml())
+    (directory / "soak.toml").write_text(config.to_toml(), encoding="utf-8")
     cast = Cast(directory, RUN, workers=plan.workers, port=port)
     mischief = Mischief(plan.seed, plan.workers, plan.kill_every, plan.master_every)
     patience = END_SECONDS if plan.ends else 0.0

@@ -117,7 +117,7 @@ class Program:
 
     def last_words(self) -> str:
         """The last line of its log."""
-        text = self.log.read_text(errors="replace") if self.log.exists() else ""
+        text = self.log.read_text(errors="replace", encoding="utf-8") if self.log.exists() else ""
         return (text.strip().splitlines() or ["nothing"])[-1]
 
     def sample(self) -> Sample | None:
@@ -126,7 +126,7 @@ class Program:
             return None
         proc = Path("/proc") / str(self._process.pid)
         try:
-            pages = int((proc / "statm").read_text().split()[1])
+            pages = int((proc / "statm").read_text(encoding="utf-8").split()[1])
             descriptors = len(list((proc / "fd").iterdir()))
         except (OSError, IndexError, ValueError):
             return None  # it has just ended

@@ -54,7 +54,7 @@ def verdict(disturbed: float | None, undisturbed: Sequence[float | None]) -> str
 def _simulated(config: RunConfig, directory: Path, seed: int) -> Result:
     """The same run in virtual time, where nothing fails."""
     calm = config.model_copy(update={"seed": seed, "faults": (), "name": f"calm-{seed}"})
-    (directory / "calm.toml").write_text(calm.to_toml())
+    (directory / "calm.toml").write_text(calm.to_toml(), encoding="utf-8")
     out = directory / f"calm-{seed}.json"
     command = [str(Path(sys.executable).with_name("pgc")), "sim", "--config", "calm.toml", "--json", str(out)]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)

@@ -19,13 +19,14 @@ from rich.console import Console
 from pgczmq.gather.intake import Intake
 from pgczmq.picture import Picture, Seen, Source
 from pgczmq.runlog import EventRecord, Record, Sink
-from pgczmq.view import plain, words
-from pgczmq.view.aside import Aside, logs_aside, prints_aside
-from pgczmq.view.dashboard import render
-from pgczmq.view.keys import Look, pressed
-from pgczmq.view.lines import Frame, text
-from pgczmq.view.terminal import Terminal, TerminalGoneError, given_back_when_ended, open_terminal
-from pgczmq.view.workers import in_order
+from pgczmq.view import words
+from pgczmq.view.live import plain
+from pgczmq.view.live.aside import Aside, logs_aside, prints_aside
+from pgczmq.view.live.dashboard import render
+from pgczmq.view.live.keys import Look, pressed
+from pgczmq.view.live.lines import Frame, text
+from pgczmq.view.live.terminal import Terminal, TerminalGoneError, given_back_when_ended, open_terminal
+from pgczmq.view.live.workers import in_order
 
 FRAMES_PER_SECOND = 4
 BUSY_SHARE = 0.02  # of a core, at most: the next frame waits so long that the last one was no more

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgczmq.view import words
-from pgczmq.view.html import Html, tag
-from pgczmq.view.html import picture as html_picture
-from pgczmq.view.page_parts import cards, configuration, events, overview, scheme, workers
-from pgczmq.view.page_style import STYLE
-from pgczmq.view.paper import content
-from pgczmq.view.run_panels import Shown, panels
-from pgczmq.view.run_plots import has_map, heat_figure, panel_figure
+from pgczmq.view.page.html import Html, tag
+from pgczmq.view.page.html import picture as html_picture
+from pgczmq.view.page.parts import cards, configuration, events, overview, scheme, workers
+from pgczmq.view.page.style import STYLE
+from pgczmq.view.pictures.paper import content
+from pgczmq.view.pictures.run_panels import Shown, panels
+from pgczmq.view.pictures.run_plots import has_map, heat_figure, panel_figure
 
 POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 """What a browser lets the page do, should foreign text ever get into it as markup."""

@@ -11,9 +11,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
-from pgczmq.view.curves import Array, time_unit
-from pgczmq.view.past import LATE, MISSING, SPARE, USED, Past
-from pgczmq.view.smooth import stretches
+from pgczmq.view.pictures.curves import Array, time_unit
+from pgczmq.view.pictures.past import LATE, MISSING, SPARE, USED, Past
+from pgczmq.view.pictures.smooth import stretches
 
 COLUMNS, CELLS = 400, 40_000  # at most: more are not seen, and make the file large
 FAST_TO_SLOW = ("#dcebf7", "#6baed6", "#2171b5", "#08306b", "#02122e")

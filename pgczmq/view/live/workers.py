@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from pgczmq.picture import Picture, WorkerPicture
-from pgczmq.view import chart, words
-from pgczmq.view.columns import AWAY, HEALTHY, LEFT, Row, Scale, columns
-from pgczmq.view.keys import Sort
-from pgczmq.view.lines import Line, text, titled
+from pgczmq.view import words
+from pgczmq.view.live import chart
+from pgczmq.view.live.columns import AWAY, HEALTHY, LEFT, Row, Scale, columns
+from pgczmq.view.live.keys import Sort
+from pgczmq.view.live.lines import Line, text, titled
 
 SORT_WORDS: dict[Sort, str] = {
     "worst": "worst first",

@@ -9,12 +9,12 @@ import numpy as np
 
 from pgczmq.rundirs import RunDirectory
 from pgczmq.view import words
-from pgczmq.view.heat import shares
-from pgczmq.view.html import Html, details, table, tag, together
-from pgczmq.view.labels import differing, flat
-from pgczmq.view.past import LATE, MISSING, SPARE, USED, Past
-from pgczmq.view.run_panels import Shown
-from pgczmq.view.scheme_words import sentences
+from pgczmq.view.page.html import Html, details, table, tag, together
+from pgczmq.view.page.scheme_words import sentences
+from pgczmq.view.pictures.heat import shares
+from pgczmq.view.pictures.labels import differing, flat
+from pgczmq.view.pictures.past import LATE, MISSING, SPARE, USED, Past
+from pgczmq.view.pictures.run_panels import Shown
 
 SMALL = 12
 """Up to so many workers the code is shown."""

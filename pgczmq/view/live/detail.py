@@ -5,10 +5,11 @@ from itertools import groupby
 
 from pgczmq.picture import Picture, WorkerPicture
 from pgczmq.runlog import EventRecord
-from pgczmq.view import chart, words
-from pgczmq.view.columns import STATE_STYLES, Scale, ages
-from pgczmq.view.lines import Line, stacked, text, titled
-from pgczmq.view.panels import GAP, PARTS, curve, event_line, in_grid, named
+from pgczmq.view import words
+from pgczmq.view.live import chart
+from pgczmq.view.live.columns import STATE_STYLES, Scale, ages
+from pgczmq.view.live.lines import Line, stacked, text, titled
+from pgczmq.view.live.panels import GAP, PARTS, curve, event_line, in_grid, named
 
 OUTCOMES = {  # letter in a picture: name, mark, style
     "u": ("used", "●", "green"),

@@ -13,11 +13,11 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, StrMethodFormatter
 
 from pgczmq.rundirs import RunDirectory
 from pgczmq.view import words
-from pgczmq.view.axes import log_axis, loss_axis
-from pgczmq.view.curves import Array, Spread, loss_range, time_unit
-from pgczmq.view.looks import Look
-from pgczmq.view.past import Past
-from pgczmq.view.smooth import binned, envelope, latest_mean
+from pgczmq.view.pictures.axes import log_axis, loss_axis
+from pgczmq.view.pictures.curves import Array, Spread, loss_range, time_unit
+from pgczmq.view.pictures.looks import Look
+from pgczmq.view.pictures.past import Past
+from pgczmq.view.pictures.smooth import binned, envelope, latest_mean
 
 PALE = 0.28
 POINTS = 300

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any, TextIO
 
-from pgczmq.view.keys import Key, keys_in
-from pgczmq.view.lines import Frame
+from pgczmq.view.live.keys import Key, keys_in
+from pgczmq.view.live.lines import Frame
 
 ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J"
 LEAVE = "\x18\x1b[0m\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1049l"  # CAN first: a sequence may have been cut off

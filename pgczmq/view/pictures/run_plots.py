@@ -13,11 +13,12 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 
 from pgczmq.rundirs import RunDirectory
-from pgczmq.view import heat, words
-from pgczmq.view.labels import labels, looks_of
-from pgczmq.view.paper import GREY, style
-from pgczmq.view.past import read_past
-from pgczmq.view.run_panels import Panel, Shown, panels
+from pgczmq.view import words
+from pgczmq.view.pictures import heat
+from pgczmq.view.pictures.labels import labels, looks_of
+from pgczmq.view.pictures.paper import GREY, style
+from pgczmq.view.pictures.past import read_past
+from pgczmq.view.pictures.run_panels import Panel, Shown, panels
 
 COLUMN_INCHES, ROW_INCHES = 5.2, 3.3
 HEAT_INCHES = (2.4, 6.5)  # at least, at most

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgczmq.rundirs import RunDirectory
-from pgczmq.view.looks import COLOURS, Look, looks, scheme_and_rest
+from pgczmq.view.pictures.looks import COLOURS, Look, looks, scheme_and_rest
 
 UNTOLD = ("name", "steps", "device", "threads", "ui", "net", "checkpoint", "eval")
 """Settings, or sections of them, that need no words in a picture."""

@@ -18,10 +18,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
 from pgczmq.view import words
-from pgczmq.view.axes import loss_axis
-from pgczmq.view.curves import Curve, Group, Spread, loss_range, spread, time_unit
-from pgczmq.view.looks import Look, looks, natural, scheme_and_rest
-from pgczmq.view.paper import GREY, TITLE_POINTS, check_picture, style, write
+from pgczmq.view.pictures.axes import loss_axis
+from pgczmq.view.pictures.curves import Curve, Group, Spread, loss_range, spread, time_unit
+from pgczmq.view.pictures.looks import Look, looks, natural, scheme_and_rest
+from pgczmq.view.pictures.paper import GREY, TITLE_POINTS, check_picture, style, write
 
 __all__ = ["Curve", "Group", "check_picture", "comparison", "comparison_figure"]
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from pgczmq.view.curves import Array
+from pgczmq.view.pictures.curves import Array
 
 LONGEST = 100
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 
 from pgczmq.picture import Numbers, Picture, StepTime
 from pgczmq.runlog import EventRecord
-from pgczmq.view import chart, words
-from pgczmq.view.lines import Line, beside, stacked, text, titled
+from pgczmq.view import words
+from pgczmq.view.live import chart
+from pgczmq.view.live.lines import Line, beside, stacked, text, titled
 
 Write = Callable[[float], str]
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from pgczmq.picture import Picture
 from pgczmq.runlog import EventRecord, Result
-from pgczmq.view import panels, words
-from pgczmq.view.detail import help_lines, latencies, latencies_want, worker_detail
-from pgczmq.view.keys import Look
-from pgczmq.view.lines import Frame, Line, beside, stacked, text
-from pgczmq.view.workers import cells_high, in_order, worker_lines
+from pgczmq.view import words
+from pgczmq.view.live import panels
+from pgczmq.view.live.detail import help_lines, latencies, latencies_want, worker_detail
+from pgczmq.view.live.keys import Look
+from pgczmq.view.live.lines import Frame, Line, beside, stacked, text
+from pgczmq.view.live.workers import cells_high, in_order, worker_lines
 
 WIDEST = 240
 """Wider than this a line is hard to follow; the rest of the terminal stays empty."""

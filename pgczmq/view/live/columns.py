@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from statistics import median
 
 from pgczmq.picture import WorkerPicture
-from pgczmq.view import chart, words
-from pgczmq.view.lines import Line
+from pgczmq.view import words
+from pgczmq.view.live import chart
+from pgczmq.view.live.lines import Line
 
 AWAY = frozenset({"gone", "absent"})
 STATE_STYLES = {"gone": "bold red", "absent": "red", "ready": "green", "idle": "green"}

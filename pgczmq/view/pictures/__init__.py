@@ -1,0 +1,1 @@
+"""Runs and comparisons as pictures: numbers come in, figures go out. Importing most of it imports matplotlib."""
