@@ -5,6 +5,7 @@ In the environment a key's dots are double underscores: ``PGC_SCHEME__NAME=pgc-c
 """
 
 import difflib
+import logging
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from pgczmq.core.faults import Kind
 from pgczmq.errors import ConfigError
 
+log = logging.getLogger("pgczmq.config")
+
 ENVIRONMENT_PREFIX = "PGC_"
+OTHER_VARIABLES = (
+    "PGC_MASTER",
+    "PGC_CONNECT",
+    "PGC_WORKER_ID",
+    "PGC_ALLOW",
+    "PGC_MASTER_TIMEOUT",
+    "PGC_LOG_LEVEL",
+)
+"""That the programs read beside the keys of a run."""
 
 
 class Section(BaseModel):
@@ -336,6 +348,8 @@ def table_of(path: Path | None, environment: Mapping[str, str] = os.environ) -> 
         ConfigError: the file cannot be read, or a variable sets a key below a value.
     """
     table = _read(path) if path is not None else {}
+    for sentence in slips(environment):
+        log.warning("%s", sentence)
     for key, value in _from_environment(environment):
         _assign(table, key, value)
     return table
@@ -382,6 +396,19 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any]]:
     return found
 
 
+def slips(environment: Mapping[str, str]) -> Iterable[str]:
+    """A sentence for each ``PGC_*`` variable that nobody reads; a launcher may have set it for itself."""
+    settings = [ENVIRONMENT_PREFIX + key.upper().replace(".", "__") for key in keys()]
+    known = [*settings, *OTHER_VARIABLES]
+    for name in sorted(environment):
+        key = name.removeprefix(ENVIRONMENT_PREFIX)
+        if key == name or name in known or "__" in key or key.lower() in RunConfig.model_fields:
+            continue  # what has a dot is taken for a key, and refused unless it is one
+        close = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        nearest = f" The nearest is {close[0]}." if close else " The key scheme.name, for one, is PGC_SCHEME__NAME."
+        yield f"nothing reads {name}, which is set in the environment.{nearest}"
+
+
 def _assign(table: dict[str, Any], key: str, value: Any) -> None:
     *sections, last = key.split(".")
     for section in sections:
@@ -394,6 +421,7 @@ def _assign(table: dict[str, Any], key: str, value: Any) -> None:
 
 def _value(text: str) -> Any:
     """A TOML value when it reads as one, else the text itself, so that ``scheme.name=dgd`` needs no quotes."""
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # an ASCII locale leaves bytes unread
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -6,6 +6,7 @@ points of the groups ``pgczmq.tasks``, ``pgczmq.schemes``, ``pgczmq.delays`` and
 
 import importlib
 import inspect
+import re
 import sys
 import sysconfig
 import traceback
@@ -19,6 +20,7 @@ from typing import Any
 from pgczmq.errors import ConfigError
 
 _LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_NO_NAME = re.compile(r"[^\w.]|^(?=\d)")
 _NOT_THE_USERS = (*_LIBRARIES, str(Path(__file__).parent), "<")
 
 
@@ -113,18 +115,29 @@ def load_function(name: str, setting: str) -> Callable[..., Any]:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever the user's module does while it is imported
         is_not_there = isinstance(error, ModuleNotFoundError) and error.name == module_name
-        begin = f". pgc init {name} begins one" if is_not_there and setting == "task.name" else ""
-        if module_name != (as_module := Path(module_name).name.removesuffix(".py")):
-            begin = f". A file is named as a module, from its own directory: {as_module}:{function_name}"
+        mend = _way_to(module_name, function_name, setting, is_not_there=is_not_there)
         raise ConfigError(
             f"{setting} = {name!r}: cannot import {module_name}, looked for in {here} and among the installed "
-            f"packages{begin or f': {reason(error)}'}."
+            f"packages{mend or f': {reason(error)}'}."
         ) from error
     function = getattr(module, function_name, None)
     if not callable(function):
         raise ConfigError(f"{setting} = {name!r}: {_has_none(module_name, function_name, vars(module))}")
     loaded: Callable[..., Any] = function
     return loaded
+
+
+def _way_to(module: str, function: str, setting: str, *, is_not_there: bool) -> str:
+    """What to do where a module cannot be imported; empty when it is there and fails."""
+    if module != (as_module := Path(module).name.removesuffix(".py")):
+        return f". A file is named as a module, from its own directory: {as_module}:{function}"
+    if not is_not_there:
+        return ""
+    if not all(part.isidentifier() for part in (*module.split("."), function)):
+        names = f"{_NO_NAME.sub('_', module)}:{_NO_NAME.sub('_', function)}"
+        return f". Modules and functions have names of letters, digits and _, with no digit first: {names}, perhaps"
+    begin = f"; pgc init {module}:{function} begins one" if setting == "task.name" else ""
+    return f". Start from the directory where {module}.py is, and have a copy of it on each worker's machine{begin}"
 
 
 def _has_none(module: str, function: str, names: Mapping[str, object]) -> str:

@@ -13,6 +13,7 @@ Times are seconds since the run's start on the master's monotonic clock.
 import contextlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -276,7 +277,16 @@ def create_directory(root: Path, name: str) -> Path:
         try:
             directory.mkdir(parents=True)
         except FileExistsError:
-            continue
+            if root.is_dir():
+                continue
+            raise ConfigError(f"runs are kept in a directory: {root} is a file. Move it, or go elsewhere.") from None
+        except NotADirectoryError:
+            raise ConfigError(f"runs are kept in a directory: {root} is a file. Move it, or go elsewhere.") from None
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"in this locale names of files are {sys.getfilesystemencoding()}: got {directory}. Set PYTHONUTF8=1, "
+                "or give the run another name."
+            ) from None
         except OSError as error:
             raise ConfigError(f"cannot make the run directory {directory}: {error.strerror}.") from None
         return directory

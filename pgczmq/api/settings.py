@@ -55,9 +55,25 @@ def resolved(file: str | Path | None, settings: Mapping[str, object], where: Lit
         ConfigError: the file cannot be read, a key does not exist, a value does not fit, or a function cannot be found
             from where it is to run.
     """
+    if not isinstance(file, str | Path | None):
+        raise ConfigError(
+            f"what stands first is the TOML file of a run, and settings are keywords: got {type(file).__name__}. Write "
+            "steps=3, or ** before a mapping of them."
+        )
+    _check_tables(settings)
     table = config.table_of(None if file is None else Path(file))
     _merge(table, _plain(settings, "", where))
     return config.parse(table)
+
+
+def _check_tables(settings: Mapping[str, object]) -> None:
+    """Whether a table is given as one, and not by its name alone."""
+    for key, value in settings.items():
+        section = RunConfig.model_fields[key].annotation if key in RunConfig.model_fields else None
+        if not (isinstance(section, type) and issubclass(section, config.Section)) or isinstance(value, Mapping):
+            continue
+        first, given = next(iter(section.model_fields)), getattr(value, "__name__", repr(value))
+        raise ConfigError(f"{key} is a table with keys of its own: got {given}. Write {key}={{'{first}': {given}}}.")
 
 
 def _merge(table: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -111,7 +127,7 @@ def name_of(function: object, key: str, where: Literal["here", "apart"]) -> str:
 def _importable(main: ModuleType, name: str, key: str) -> str:
     """By what name other processes import the program that this one runs."""
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
-    module = Path(file).stem if file else MAIN
+    module = Path(file).stem if file and file != "<stdin>" else MAIN
     if spec is not None and spec.name != MAIN:  # begun with python -m
         module = spec.name
     if module == MAIN:

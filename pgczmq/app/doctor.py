@@ -22,6 +22,7 @@ from pgczmq.net import memory, wire
 from pgczmq.net.auth import PLAIN, Handshakes, Security
 from pgczmq.net.sockets import Sockets, endpoint, send_now
 from pgczmq.net.worker import resolve
+from pgczmq.train import plain
 
 PACKAGES = ("pyzmq", "msgpack", "numpy", "torch", "torchvision", "scikit-learn", "pydantic", "typer", "rich")
 _ANSWER_SECONDS = 3.0
@@ -41,7 +42,7 @@ def examine(config: RunConfig, address: str | None) -> Iterator[Check]:
     built = yield from _of_the_task(config)
     yield fitness.threads(config)
     yield fitness.files(config)
-    yield from _ports(config)
+    yield _ports(config, address)
     yield _shared_memory()
     yield _clock()
     yield who_may_join(config)
@@ -82,6 +83,7 @@ def _of_the_task(config: RunConfig) -> Generator[Check, None, fitness.Built | No
     yield torch_works
     if torch_works.verdict == "problem":
         return None
+    yield _device(config)
     checks, built = fitness.task(config)
     yield from checks
     if built is not None:
@@ -104,17 +106,36 @@ def _torch() -> Check:
     return Check("torch", "ok", f"a product came out right; {device}")
 
 
-def _ports(config: RunConfig) -> Iterator[Check]:
-    """Whether a master of this run could listen; a warning for every port that is taken."""
+def _device(config: RunConfig) -> Check:
+    """Whether this machine has the device that the run asks for; imports torch."""
+    from pgczmq.train.gradient import resolve_device
+
+    asked = "cpu" if config.deterministic or config.task.name == plain.NAME else config.device
+    try:
+        return Check("device", "ok", f"device={config.device}: gradients are computed on {resolve_device(asked)}")
+    except PgcError as error:
+        return Check("device", "problem", str(error))
+
+
+def _ports(config: RunConfig, address: str | None) -> Check:
+    """Whether a master of this run could listen.
+
+    Args:
+        address: of a master; if it is that of this very run, on this machine, the ports are its own.
+    """
     base, bind = config.net.port, config.net.bind
     if base == 0:
-        yield Check("ports", "ok", "net.port=0: any free ones")
-        return
-    taken = {port: why for port in range(base, base + 4) if (why := _why_taken(bind, port))}
-    for port, why in taken.items():
-        yield Check(f"port {port}", "warning", f"{why}. Choose another net.port, or 0 for free ones, as pgc local does")
+        return Check("ports", "ok", "net.port=0: any free ones")
+    taken: dict[str, list[int]] = {}
+    for port in range(base, base + 4):
+        if why := _why_taken(bind, port):
+            taken.setdefault(why, []).append(port)
     if not taken:
-        yield Check("ports", "ok", f"{base} to {base + 3} are free on {bind} for a pgc-master")
+        return Check("ports", "ok", f"{base} to {base + 3} are free on {bind} for a pgc-master")
+    if address is not None and _is_here(address, base):
+        return Check("ports", "ok", f"{base} to {base + 3} are those of the master at {address}, on this machine")
+    text = "; ".join(f"{', '.join(map(str, ports))}: {why}" for why, ports in taken.items())
+    return Check("ports", "warning", f"{text}. Choose another net.port, or 0 for free ones, as pgc local does")
 
 
 def _why_taken(bind: str, port: int) -> str:
@@ -125,6 +146,15 @@ def _why_taken(bind: str, port: int) -> str:
             busy = f"in use on {bind}, by another master perhaps"
             return busy if error.errno == errno.EADDRINUSE else f"{bind}: {error.strerror or error}"
     return ""
+
+
+def _is_here(address: str, port: int) -> bool:
+    """Whether an address is one of this machine, with this port."""
+    try:
+        host, its_port = parse_address(address)
+        return its_port == port and not _why_taken(resolve(host, its_port), 0)
+    except PgcError:
+        return False
 
 
 def _shared_memory() -> Check:

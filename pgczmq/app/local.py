@@ -16,6 +16,7 @@ from pgczmq.app.resume import NEVER
 from pgczmq.config import RunConfig
 from pgczmq.net.faulty import again_after
 from pgczmq.runlog import Result, Sink
+from pgczmq.train import plain
 
 log = logging.getLogger("pgczmq.local")
 
@@ -25,6 +26,10 @@ GOODBYE_SECONDS = 0.8
 
 def run(config: RunConfig, *, sink: Sink, root: Path, resume: str = NEVER) -> Result:
     """A whole run in processes of this machine; arguments and errors as ``app.master.run``."""
+    if config.device == "cuda" and config.task.name != plain.NAME:
+        from pgczmq.train.gradient import resolve_device
+
+        resolve_device(config.device)  # for its complaint, before there is a run directory
     return master.run(on_this_machine(config), sink=sink, root=root, crew=LocalWorkers(config), resume=resume)
 
 

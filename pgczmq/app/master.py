@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import ipaddress
 import logging
+import shlex
 import socket
 import time
 import uuid
@@ -197,7 +198,7 @@ class _Run:
             log.info("listening on %s port %d", self._config.net.bind, running.port)
             log.info("to watch from anywhere: pgc top %s", _address(self._config.net.bind, running.port))
             return await master.run()
-        log.info("to watch from another terminal: pgc top %s", self._directory)
+        log.info("to watch from another terminal: pgc top %s", shlex.quote(str(self._directory)))
         looking_after = asyncio.get_running_loop().create_task(self._look_after(crew, running))
         try:
             return await master.run()
@@ -273,7 +274,10 @@ class _Run:
             return
         at = time.monotonic() - self._begun
         if answer is None:
-            text = f"step {step} was not evaluated: the one before took too long; eval.every={self._config.eval.every}"
+            text = (
+                f"step {step} was not evaluated: the evaluator was still starting or busy with an earlier one; "
+                f"eval.every={self._config.eval.every}"
+            )
             self._record(EventRecord(at, "evaluation", text, step=step))
             return
         loss, metric, seconds = answer

@@ -7,7 +7,9 @@ command: the run directory of that name, or, without a name, the newest unfinish
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+import shlex
+import shutil
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from pgczmq.core.codes import Floats
 from pgczmq.core.progress import Progress
 from pgczmq.errors import ConfigError, PgcError
 from pgczmq.rewind import is_in_use, locked, rewind
-from pgczmq.runlog import EvalRecord, EventRecord, create_directory, read, read_result
+from pgczmq.runlog import FILES, EvalRecord, EventRecord, StepRecord, create_directory, read, read_result
 
 log = logging.getLogger("pgczmq.resume")
 
@@ -31,6 +33,8 @@ CHECKPOINTS = "checkpoints"
 PARTIAL = ".partial-"
 _FREE = ("name", "steps", "device", "threads", "faults", "delay", "eval", "sim", "net", "checkpoint", "ui")
 """What may be another than before: it does not say what is trained."""
+_UNTOLD = ("name", "ui")
+"""What nobody needs to know of who reads a run's records."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ def find(config: RunConfig, asked: str, root: Path, *, run_id: str) -> Found | N
     """
     if asked == NEVER:
         return None
-    found = _automatic(config, root, run_id) if asked == AUTO else _named(config, Path(asked), run_id)
+    found = _automatic(config, root, run_id) if asked == AUTO else _named(config, Path(asked), root, run_id)
     if found is not None and found.directory is not None:
         with locked(found.directory):
             pass
@@ -138,7 +142,7 @@ def _has_one_of_kind(directory: Path, run_id: str) -> bool:
     return path is not None and _kind(checkpoints.read_state(path).get("run", "")) == _kind(run_id)
 
 
-def _named(config: RunConfig, path: Path, run_id: str) -> Found:
+def _named(config: RunConfig, path: Path, root: Path, run_id: str) -> Found:
     if (path / checkpoints.MANIFEST).exists():
         _verify(path)
         at_home = path.resolve().parent.name == CHECKPOINTS
@@ -146,7 +150,11 @@ def _named(config: RunConfig, path: Path, run_id: str) -> Found:
     found = _newest(config, path, run_id)
     if found is None:
         what = "has no whole checkpoint" if path.is_dir() else "is not there"
-        raise ConfigError(f"--resume is auto, never, or the path of a run directory or a checkpoint: {path} {what}.")
+        meant = root / path
+        hint = f" --resume {shlex.quote(str(meant))} would work." if (meant / CHECKPOINTS).is_dir() else ""
+        raise ConfigError(
+            f"--resume is auto, never, or the path of a run directory or a checkpoint: {path} {what}.{hint}"
+        )
     return found
 
 
@@ -203,11 +211,16 @@ def differing(saved: RunConfig, config: RunConfig) -> list[str]:
         free.remove("steps")  # the learning rate depends on it
     if config.deterministic:
         free.remove("delay")  # decides who is late
+    return _changes(saved, config, free)
+
+
+def _changes(saved: RunConfig, config: RunConfig, but: Collection[str]) -> list[str]:
+    """Settings outside of these sections that are not what they were."""
     before, now = _flat(saved), _flat(config)
     return [
         f"{key} was {before.get(key, 'unset')} and is {now.get(key, 'unset')}"
         for key in sorted(before.keys() | now.keys())
-        if key.partition(".")[0] not in free and before.get(key) != now.get(key)
+        if key.partition(".")[0] not in but and before.get(key) != now.get(key)
     ]
 
 
@@ -259,25 +272,56 @@ def begin(config: RunConfig, found: Found | None, root: Path, *, name: str, run_
     Raises:
         ConfigError: the directory cannot be made, or another process uses it.
     """
-    directory = create_directory(root, name) if found is None or found.directory is None else found.directory
+    if found is not None and found.directory is not None:
+        with locked(found.directory):
+            yield _go_on(found, found.directory, config)
+        return
+    directory = create_directory(root, name)
+    _tell_of_unfinished(root / name, directory)
     with locked(directory):
-        beginning = Beginning(directory, run_id) if found is None else _go_on(found, directory)
-        _write_resolved(directory, config)
-        yield beginning
+        try:
+            beginning = Beginning(directory, run_id) if found is None else _go_on(found, directory, config)
+            _write_resolved(directory, config)
+            yield beginning
+        except ConfigError:  # such as a port that is taken: there has been no run
+            if not _has_steps(directory):
+                shutil.rmtree(directory, ignore_errors=True)
+            raise
 
 
-def _go_on(found: Found, directory: Path) -> Beginning:
+def _tell_of_unfinished(of_that_name: Path, directory: Path) -> None:
+    """Whoever begins anew may have meant to go on."""
+    if directory != of_that_name and _is_unfinished(of_that_name) and checkpoints.steps(of_that_name / CHECKPOINTS):
+        log.info(
+            "a new run, %s: %s has not finished; --resume %s goes on with that one instead",
+            directory,
+            of_that_name,
+            shlex.quote(str(of_that_name)),
+        )
+
+
+def _has_steps(directory: Path) -> bool:
+    steps = directory / FILES[StepRecord]
+    return steps.exists() and steps.stat().st_size > 0
+
+
+def _go_on(found: Found, directory: Path, config: RunConfig) -> Beginning:
     """Undo what is of later steps. Killed half-way, the directory can be gone on with all the same."""
+    saved = _resolved(directory)
     progress = found.progress
     steps = 0 if progress is None else progress.steps
     (directory / "result.json").unlink(missing_ok=True)
     aside = checkpoints.set_aside(directory / CHECKPOINTS, steps)
     rewound = rewind(directory, steps)
-    text = f"from step {steps}; {rewound.undone} recorded steps are done again"
+    why = "" if found.checkpoint is not None else ", since no checkpoint had been written"
+    text = f"from step {steps}{why}; {rewound.undone} recorded steps are done again"
     if aside:
         text += f"; set aside: {', '.join(aside)}"
+    if changed := [] if saved is None else _changes(saved, config, _UNTOLD):
+        text += f"; {'; '.join(changed)}"
     log.info("resumed %s", text)
     evaluations = tuple(read(directory, EvalRecord)) if (directory / "evals.jsonl").exists() else ()
+    _write_resolved(directory, config)
     event = EventRecord(rewound.at, "resumed", text, step=steps)
     return Beginning(directory, found.run_id, progress, rewound.at, event, evaluations)
 

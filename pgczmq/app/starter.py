@@ -165,4 +165,5 @@ def _write(path: Path, content: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(content)
     except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}. Name another file with --out.") from None
+        mend = "Go to a directory where you may write" if path.parent == Path() else "Name another file with --out"
+        raise ConfigError(f"cannot write {path} in {Path.cwd()}: {error.strerror}. {mend}.") from None

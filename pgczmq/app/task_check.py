@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 STEPS = 2
 """Real ones: after the first, parameters are where an update has put them."""
 LARGE = 20.0
-"""A mean magnitude of inputs above which most models train badly."""
+"""A mean magnitude of inputs, or of targets that are no classes, above which most models train badly."""
 LEFT_OUT = 0.2
 """Part of a partition that no epoch looks at, above which it is worth a word."""
 _DIGITS = re.compile(r"\d+")
@@ -107,7 +107,7 @@ class Examination:
         self.minibatch_bytes = inputs.nbytes + target.nbytes
         text = f"inputs {_shape(inputs)}, targets {_shape(target)}"
         text += "" if raw.dtype == inputs.dtype else f"; inputs are {_dtype(raw)} before transform"
-        verdict, text = _scale(inputs, text)
+        verdict, text = _scale(inputs, target, text)
         yield Check("data", verdict, text)
         if verdict == "problem":
             raise Stop
@@ -156,8 +156,10 @@ class Examination:
         )
 
     def _hint(self, error: Exception) -> str:
-        """For the commonest mistake with whole numbers: torch names dtypes, but not whose they are."""
+        """For the commonest mistakes with whole numbers: torch names dtypes and targets, but not whose they are."""
         inputs, _ = self.trials[0].minibatch(0, 0)
+        if "out of bounds" in str(error):
+            return " Classes are numbered from 0, and a model has an output for each of them."
         if inputs.is_floating_point() or "dtype" not in str(error):
             return ""
         return f" The inputs are {_dtype(inputs)}: transform=lambda inputs: inputs.float() makes floats of them."
@@ -221,23 +223,27 @@ def examine(examination: Examination) -> Iterator[Check]:
     try:
         yield from examination.checks()
         if examination.seconds:
-            yield other_process(examination.trials[0], witness.hear)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what Python warns of has been said
+                compared = other_process(examination.trials[0], witness.hear)
+            yield compared
     finally:
         witness.dismiss()
 
 
-def _scale(inputs: "Tensor", text: str) -> tuple[str, str]:
-    if not inputs.is_floating_point():
+def _scale(inputs: "Tensor", targets: "Tensor", text: str) -> tuple[str, str]:
+    floats = {name: one for name, one in (("inputs", inputs), ("targets", targets)) if one.is_floating_point()}
+    for name, one in floats.items():
+        if not bool(one.isfinite().all()):
+            return "problem", f"{text}: the {name} hold NaN or infinity. Fill or leave out what is missing."
+    large = {name: size for name, one in floats.items() if (size := float(one.abs().mean())) > LARGE}
+    if not large:
         return "ok", text
-    if not bool(inputs.isfinite().all()):
-        return "problem", f"{text}: the inputs hold NaN or infinity. Fill or leave out what is missing."
-    size = float(inputs.abs().mean())
-    if size > LARGE:
-        return "warning", (
-            f"{text}: inputs have a mean magnitude of {size:.0f}; most models train well near 1. Scale them, bytes for "
-            "example with transform=lambda inputs: inputs.float() / 255."
-        )
-    return "ok", text
+    sizes = " and ".join(f"{name} have a mean magnitude of {size:.0f}" for name, size in large.items())
+    text += f": {sizes}; most models train well near 1. Scale them"
+    if "inputs" in large:
+        text += ", bytes for example with transform=lambda inputs: inputs.float() / 255"
+    return "warning", f"{text}."
 
 
 def _shape(tensor: "Tensor") -> str:

@@ -89,11 +89,12 @@ class Witness:
         hashes = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
         environment = {**os.environ, "PYTHONHASHSEED": hashes, "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "pgczmq.app.testimony", config.to_toml()],
+            [sys.executable, "-P", "-m", "pgczmq.app.testimony", config.to_toml().encode()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             env=environment,
         )
 
@@ -167,7 +168,7 @@ def _compared(here: Testimony, there: Testimony) -> Check:
 def main() -> int:
     """Testify about the run that is given as TOML, in a line of JSON."""
     try:
-        testimony = testify(loads(sys.argv[1]), streams=2)
+        testimony = testify(loads(os.fsencode(sys.argv[1]).decode()), streams=2)
     except PgcError as error:
         print(error, file=sys.stderr)
         return 1

@@ -21,6 +21,10 @@ from pgczmq.rewind import is_in_use
 KNOCK_SECONDS = 1.0
 
 
+class NothingGoesOn(ConfigError):
+    """No run was named, and none is going on here; one that has just been started may come."""
+
+
 class Watched(Protocol):
     """A run that is looked at as long as the context lasts.
 
@@ -57,6 +61,7 @@ def watched(
         root: where run directories are.
 
     Raises:
+        NothingGoesOn: no run was asked for, and there is none.
         ConfigError: there is no such run, or no address like that; says what there could be.
     """
     found = None if asked is None else _run(asked, root)
@@ -81,7 +86,7 @@ def _master(asked: str | None, environment: Mapping[str, str], directory: Path, 
     """The master at the address that is asked for, or that somebody has set; else whatever goes on here.
 
     Raises:
-        ConfigError: nothing does.
+        NothingGoesOn: nothing does.
     """
     way = way_to_master(asked, environment, directory)
     host, port = parse_address(way.master)
@@ -90,7 +95,7 @@ def _master(asked: str | None, environment: Mapping[str, str], directory: Path, 
         return Viewer(host, port, way.security)
     newest = _newest_in_progress(root)
     if newest is None:
-        raise ConfigError(
+        raise NothingGoesOn(
             f"nothing to watch: no master answers at {way.master}, and no run goes on in {root}/. Start one, with pgc "
             "local for example; or name a master's address, or a run that is over: pgc top runs/NAME."
         )

@@ -21,7 +21,7 @@ def init(
         Path | None, typer.Option(metavar="FILE", help="The file to write.", show_default="TASK.toml")
     ] = None,
 ) -> None:
-    """Begin a run: write a configuration for a task, with every setting explained."""
+    """Begin a run: write a configuration for a task, with what people change first explained."""
 
     def command() -> int:
         from pgczmq.app.starter import begin

@@ -1,5 +1,6 @@
 """What all commands share: options, the last word on errors, and leaving the process."""
 
+import io
 import logging
 import os
 import signal
@@ -7,9 +8,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from pgczmq.cli import completion
 
@@ -68,6 +70,21 @@ VersionOption = Annotated[
 RUNS = Path("runs")
 
 
+class Command(TyperCommand):
+    """A command that says how a configuration is named where a file stands by itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # a context of click's, or of typer's copy of it
+        """As click does, with a hint in what it complains of."""
+        files = [word for word in args if word.endswith(".toml")]
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            said = getattr(error, "message", "")
+            if files and "unexpected extra argument" in said:
+                error.message = f"{said}. A configuration is named with --config {files[0]}"  # type: ignore[attr-defined]
+            raise
+
+
 def guarded(command: Callable[[], int]) -> NoReturn:
     """Run a command to its exit code; an error of this program is a sentence, not a traceback.
 
@@ -76,6 +93,9 @@ def guarded(command: Callable[[], int]) -> NoReturn:
     """
     from pgczmq.errors import PgcError
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name that this terminal cannot show is no reason to end
     try:
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, _interrupt)
@@ -187,10 +207,11 @@ def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) 
     from rich.console import Console
 
     from pgczmq.app.processes import before_leaving
+    from pgczmq.rundirs import look
     from pgczmq.runlog import to_json
     from pgczmq.view.live.screen import open_view
     from pgczmq.view.live.terminal import give_back
-    from pgczmq.view.tables import result_table
+    from pgczmq.view.tables import go_on_with, result_table
 
     console = Console(stderr=True)
     log_to(console)
@@ -203,6 +224,8 @@ def watch(mode: str, run: Callable[["Sink"], "Result"], json_file: Path | None) 
         json_file.write_text(to_json(result) + "\n", encoding="utf-8")
     if mode != "none":
         Console().print(result_table(result))
+        if result.exit and (further := go_on_with(look(Path(result.run)))):
+            Console().print(further, markup=False, highlight=False, soft_wrap=True)
     if result.exit not in (0, 75):
         say_error(result.reason)
     return result.exit

@@ -30,5 +30,5 @@ def show(paths: Sequence[Path], root: Path) -> int:
         return 0
     console.print(listing(runs, console.width))
     if text := go_on(runs):
-        console.print(text, markup=False, highlight=False)
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
     return 0

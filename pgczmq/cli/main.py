@@ -6,7 +6,7 @@ import typer
 
 from pgczmq.cli import after, around, runs, studies
 from pgczmq.cli.bench import bench
-from pgczmq.cli.common import VersionOption
+from pgczmq.cli.common import Command, VersionOption
 from pgczmq.cli.task import task
 from pgczmq.cli.top import top
 from pgczmq.cli.torture import soak_run, torture
@@ -42,7 +42,7 @@ for _name, _command in COMMANDS.items():
     if isinstance(_command, typer.Typer):
         pgc.add_typer(_command, name=_name)
     else:
-        pgc.command(_name)(_command)
+        pgc.command(_name, cls=Command)(_command)
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def worker_main() -> None:
 def single(command: Callable[..., None]) -> typer.Typer:
     """A program of one command."""
     app = typer.Typer(pretty_exceptions_show_locals=False)
-    app.command()(command)
+    app.command(cls=Command)(command)
     return app
 
 

@@ -11,11 +11,15 @@ from pgczmq.cli.common import RUNS, guarded
 from pgczmq.cli.completion import run_directories
 
 if TYPE_CHECKING:
+    from pgczmq.app.top import Watched
     from pgczmq.picture import Source
 
 FIRST_SECONDS = 2.0
 """So long the terminal is left as it is while there is nothing to show; a mistake is seen by then."""
 PLAIN_SECONDS = 1.0
+WAIT_SECONDS = 10.0
+"""A run that was begun a moment ago leaves no trace before its program is loaded."""
+LOOK_SECONDS = 0.25
 
 
 def top(
@@ -48,12 +52,11 @@ def top(
     def command() -> int:
         from rich.console import Console
 
-        from pgczmq.app.top import watched
         from pgczmq.view.live.screen import can_draw, show
 
         console = Console()
         try:
-            with watched(run, speed, environment=os.environ, directory=Path.cwd(), root=RUNS) as looking:
+            with _found(run, speed) as looking:
                 looking.news.wait(FIRST_SECONDS)
                 if looking.failure is not None:
                     raise looking.failure
@@ -66,6 +69,23 @@ def top(
         return 0
 
     guarded(command)
+
+
+def _found(run: str | None, speed: float | None) -> "Watched":
+    """The run that is meant; one that nobody named may take a moment to begin."""
+    from pgczmq.app.top import NothingGoesOn, watched
+
+    until: float | None = None
+    while True:
+        try:
+            return watched(run, speed, environment=os.environ, directory=Path.cwd(), root=RUNS)
+        except NothingGoesOn:
+            if until is None:
+                typer.echo(f"no run goes on here yet; waiting {WAIT_SECONDS:g} s for one to begin", err=True)
+                until = time.monotonic() + WAIT_SECONDS
+            if time.monotonic() > until:
+                raise
+            time.sleep(LOOK_SECONDS)
 
 
 def _tell(source: "Source") -> None:

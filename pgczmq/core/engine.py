@@ -99,7 +99,7 @@ class Engine:
         self._pace = Pace(scheme.workers, scheme.deadline)
         self._phase = "starting"
         self._started_at = started_at
-        self._waiting = Waiting(scheme, self._members, started_at)
+        self._waiting = Waiting(scheme, self._members, started_at, rules.step_timeout)
         self._current: OpenStep | None = None  # open or being applied
         progress = progress or Progress.none(scheme.policy)
         self._course = Course(scheme.policy, progress, deterministic=rules.deterministic)

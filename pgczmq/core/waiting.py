@@ -15,12 +15,14 @@ class Waiting:
         scheme: which workers are enough.
         members: which there are.
         started_at: the run waits for them since then, seconds.
+        step_timeout: of a step, seconds; then the run ends.
     """
 
-    def __init__(self, scheme: Scheme, members: Members, started_at: float) -> None:
+    def __init__(self, scheme: Scheme, members: Members, started_at: float, step_timeout: float) -> None:
         self._scheme = scheme
         self._members = members
         self._reminded_at = started_at
+        self._ends = f"the run ends after {step_timeout:g} s of this (net.step_timeout)"
         self._said = ""  # of the open step
 
     def absent(self) -> str:
@@ -43,7 +45,7 @@ class Waiting:
             return []
         before, self._said = self._said, text
         if text:
-            return [Note("waiting", f"step {opened.step} cannot close: {text}", step=opened.step)]
+            return [Note("waiting", f"step {opened.step} cannot close: {text}; {self._ends}", step=opened.step)]
         return [Note("enough", "enough workers again", step=opened.step)] if before else []
 
     def missing(self, opened: OpenStep) -> str:

@@ -93,6 +93,7 @@ class Doorman:
         self._limits[control] = Limit(WAITING_BYTES_AT_MOST, strangers, QUIET_CONTROL)
         self._limits[gradients] = Limit(WAITING_BYTES_AT_MOST + 8 * message_bytes, strangers, QUIET_BULK)
         self._looked_at: float | None = None
+        self._out_before: dict[int, int] = {}  # when it was looked last
         self._seen: dict[Address, int] = {}  # what had come out of a connection's descriptors before it; oldest first
         self._owners: dict[int, Address] = {}  # of descriptors, at the last look
         self._out: dict[int, int] = {}
@@ -147,7 +148,9 @@ class Doorman:
             for gone in self._seen.keys() - found.keys():
                 del self._seen[gone]
             for peer, each in found.items():
-                self._seen.setdefault(peer, self._out_of(each))
+                # What has come out since the last look is a new connection's own.
+                self._seen.setdefault(peer, sum(self._out_before.get(descriptor, 0) for descriptor in each.descriptors))
+            self._out_before = dict(self._out)
         self._owners = owners
 
     def _excuse(self, found: Mapping[Address, _Open], at: float) -> None:

@@ -20,10 +20,17 @@ def cross_entropy(output: Tensor, target: Tensor) -> Tensor:
     The classes are the last axis: [m, classes] for a label each, [m, T, classes] for a character at each of T places.
 
     Raises:
-        ConfigError: shapes or dtypes are others.
+        ConfigError: shapes or dtypes are others, or a class has no output.
     """
     _check_classes(output, target, "loss")
-    return functional.cross_entropy(output.flatten(0, -2), target.flatten().long())
+    try:
+        return functional.cross_entropy(output.flatten(0, -2), target.flatten().long())
+    except IndexError as error:  # such as "Target 4 is out of bounds."
+        classes = output.shape[-1]
+        raise ConfigError(
+            f"classes are numbered from 0, to {classes - 1} where a model has {classes} outputs: got targets from "
+            f"{int(target.min())} to {int(target.max())}. Number them anew, or give the model an output for each."
+        ) from error
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:
@@ -84,7 +91,7 @@ class Task:
             with ``device=generator.device``: replicas of a partition on different workers must agree.
 
     Raises:
-        ConfigError: the data cannot be read by sample numbers; says what would work.
+        ConfigError: the model is one already, or the data cannot be read by sample numbers; says what would work.
     """
 
     model: Callable[[], nn.Module]
@@ -109,6 +116,12 @@ class Task:
         ) -> None: ...
 
     def __post_init__(self) -> None:
+        if isinstance(self.model, nn.Module):
+            kind = type(self.model).__name__
+            raise ConfigError(
+                f"a task's model is a function that builds a fresh one whenever it is called: got {kind}, which is "
+                f"built already. Write model=lambda: {kind}(...)."
+            )
         object.__setattr__(self, "train", adapt(self.train))
         if self.test is not None:
             object.__setattr__(self, "test", adapt(self.test))
@@ -154,5 +167,6 @@ def load_task(name: str, args: Mapping[str, Any], seed: int) -> Task:
     function = load_function(TASKS[name], setting) if name in TASKS else find(TASK, name, setting)
     task = call(function, args, name=f"task {name}", setting="task.args", seed=seed)
     if not isinstance(task, Task):
-        raise ConfigError(f"a task's function returns a pgczmq.train.task.Task: {name} gave {type(task).__name__}.")
+        given = "None: is the return missing?" if task is None else f"{type(task).__name__}."
+        raise ConfigError(f"a task's function returns a pgczmq.train.task.Task: {name} gave {given}")
     return task

@@ -1,8 +1,10 @@
 """Results as tables."""
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 
 from rich import box
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
@@ -12,6 +14,8 @@ from pgczmq.view import words
 
 NAME_LETTERS = 14
 """A longer name of a metric is cut: it is no reason to have no room for the rest."""
+FOLDED = 8
+"""A longer name of a task or a scheme goes on in the next line, where there is no room."""
 WIDE = 110
 """Columns of a terminal that has room for everything."""
 
@@ -25,23 +29,44 @@ def listing(runs: Sequence[RunDirectory], width: int) -> Table:
     metrics = {run.result.metric for run in runs if run.result and run.result.accuracy is not None}
     name = metrics.pop() if len(metrics) == 1 else "metric"
     columns = ["name", "state", "task", "scheme", "s", "steps", "seconds", "s/step", "loss", _metric_name(name), "late"]
-    left_out = () if width >= WIDE else ("task", "s/step", "late")
+    lines = [dict(zip(columns, _line(run, name), strict=True)) for run in runs]
+    left_out = _left_out(columns, lines, width)
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     for column in [column for column in columns if column not in left_out]:
-        if column in ("name", "task", "scheme"):
-            table.add_column(column, overflow="fold", min_width=8)
+        if column in ("task", "scheme"):
+            table.add_column(column, overflow="fold", min_width=FOLDED)
         else:
-            table.add_column(column, justify="left" if column == "state" else "right", no_wrap=True)
-    for run in runs:
-        cells = dict(zip(columns, _line(run, name), strict=True))
+            table.add_column(column, justify="left" if column in ("name", "state") else "right", no_wrap=True)
+    for run, cells in zip(runs, lines, strict=True):
         table.add_row(*(_cell(text) for column, text in cells.items() if column not in left_out), style=_style(run))
     return table
 
 
+def _left_out(columns: Sequence[str], lines: Sequence[Mapping[str, str]], width: int) -> list[str]:
+    """Columns that there is no room for: a name is there to be typed, so that it is not cut while another can go."""
+    heading = {column: column for column in columns}
+    wide = {column: max(cell_len(words.clean(line[column])) for line in (heading, *lines)) for column in columns}
+    for column in ("task", "scheme"):
+        wide[column] = min(wide[column], FOLDED)
+    left_out = [] if width >= WIDE else ["task", "s/step", "late"]
+    for column in ("task", "s/step", "late", "s", columns[-2], "seconds", "scheme"):
+        if sum(wide[one] + 2 for one in columns if one not in left_out) <= width:
+            break
+        if column not in left_out:
+            left_out.append(column)
+    return left_out
+
+
 def go_on(runs: Sequence[RunDirectory]) -> str:
     """What may be done with runs that ended before their time; empty when there are none with a checkpoint."""
-    names = [words.clean(run.name) for run in runs if run.resumable]
-    return f"With a checkpoint, to go on from with --resume DIRECTORY: {', '.join(names)}." if names else ""
+    paths = [words.clean(shlex.quote(str(run.path))) for run in runs if run.resumable]
+    return f"With a checkpoint, to go on from with --resume PATH: {', '.join(paths)}" if paths else ""
+
+
+def go_on_with(run: RunDirectory) -> str:
+    """How a run that has just ended before its time goes on; empty when it cannot."""
+    path = words.clean(shlex.quote(str(run.path)))
+    return f"To go on: the same command with --resume {path}" if run.resumable else ""
 
 
 def result_table(result: Result) -> Table:

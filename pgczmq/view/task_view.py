@@ -42,9 +42,15 @@ def costs(rows: Sequence[Mapping[str, Any]], *, seconds: float, workers: int, st
     for name in ("holds", "evaluates", "computes", "retains", "memory"):
         table.add_column(name, justify="right")
     for place, row in enumerate(rows):
+        if row["why_not"]:
+            continue  # it is said below
         style = "" if place else "bold"
         table.add_row(*(Text(cell, style) for cell in _cells(row, seconds)))
-    impossible = [Text(f"{row['scheme']}: {words.clean(row['why_not'])}") for row in rows if row["why_not"]]
+    why_not: dict[str, list[str]] = {}
+    for row in rows:
+        if row["why_not"]:
+            why_not.setdefault(row["why_not"], []).append(row["scheme"])
+    impossible = [Text(f"{', '.join(names)}: {words.clean(why)}") for why, names in why_not.items()]
     return Group(table, Text(_NOTES.format(evaluation=words.duration(seconds), master=size(master))), *impossible)
 
 
@@ -57,8 +63,6 @@ _NOTES = (
 
 
 def _cells(row: Mapping[str, Any], seconds: float) -> list[str]:
-    if row["why_not"]:
-        return [row["scheme"], *[words.NOTHING] * 5]
     evaluations = row["evaluations"]
     return [
         row["scheme"],

@@ -62,7 +62,9 @@ def test_numbers_of_numpy_and_paths_are_taken_for_what_they_are() -> None:
     [
         ({"workes": 3}, "there is no setting workes. The nearest is workers"),
         ({"scheme": {"stragler": 3}}, "there is no setting scheme.stragler. The nearest is scheme.stragglers"),
-        ({"scheme": "dgd"}, "scheme is a section with keys of its own, not a value: got 'dgd'"),
+        ({"scheme": "dgd"}, "scheme is a table with keys of its own: got 'dgd'. Write scheme={'name': 'dgd'}."),
+        ({"task": resolved}, "Write task={'name': resolved}."),
+        ({"file": {"steps": 3}}, "settings are keywords: got dict. Write steps=3, or **"),
         ({"workers": 2.5}, "workers"),
         ({"task": {"args": {"data": object()}}}, "got task.args.data = object. Give it as numbers, texts"),
         ({"task": {"name": lambda seed: None}}, "at the top level of its module, under its own name"),
@@ -111,9 +113,10 @@ class Main(ModuleType):
         ("/home/me/package/part.py", "package.part", "package.part:spirals"),
         ("/home/me/package/__main__.py", "package.__main__", "package.__main__:spirals"),
         (None, None, ""),
+        ("<stdin>", None, ""),
         ("/home/me/package/__main__.py", "__main__", ""),
     ],
-    ids=["script", "module", "package", "notebook", "directory"],
+    ids=["script", "module", "package", "notebook", "piped", "directory"],
 )
 def test_a_function_of_the_program_itself(
     file: str | None, spec: str | None, name: str, monkeypatch: pytest.MonkeyPatch

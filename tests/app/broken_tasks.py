@@ -13,6 +13,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from pgczmq.train.task import Task
+from pgczmq.train.tasks import squared_error
 
 SAMPLES = 64
 
@@ -256,6 +257,21 @@ def tuple_out(*, seed: int) -> Task:
 
 def summed(*, seed: int) -> Task:
     return replace(sound(seed=seed), loss=partial(functional.cross_entropy, reduction="sum"))
+
+
+def large_targets(*, seed: int) -> Task:
+    scores = torch.full((SAMPLES,), 700.0)
+    data = [TensorDataset(points(seed + more).tensors[0], scores) for more in range(2)]
+    return Task(lambda: Plain(1), *data, loss=squared_error, metric=None)
+
+
+def one_class_more(*, seed: int) -> Task:
+    inputs, _ = points(seed).tensors
+    return replace(sound(seed=seed), train=TensorDataset(inputs, torch.arange(SAMPLES) % 2 + 1))
+
+
+def built_already(*, seed: int) -> Task:
+    return replace(sound(seed=seed), model=nn.Linear(4, 2))
 
 
 def weighted(*, seed: int) -> Task:

@@ -14,7 +14,7 @@ from pgczmq.config import RunConfig
 from pgczmq.core.divergence import Losses
 from pgczmq.core.policies import Plan, PolicyState
 from pgczmq.core.progress import Progress
-from pgczmq.errors import ConfigError
+from pgczmq.errors import ConfigError, PgcError
 from pgczmq.rewind import locked
 from pgczmq.runlog import EvalRecord, Result, write_result
 
@@ -179,6 +179,50 @@ def test_going_on_from_an_earlier_one_sets_the_later_ones_aside(tmp_path: Path) 
         assert not (run / "result.json").exists()
     assert found_in(tmp_path, asked) == "run/step_000010, run abc"
     assert sorted(path.name for path in (run / "checkpoints" / "undone").iterdir()) == ["step_000020", "step_000030"]
+
+
+def test_what_is_another_than_before_is_on_record(tmp_path: Path) -> None:
+    run = leave(tmp_path, settings(name="run"), 10, over=75)
+    now = settings(name="run", steps=200, net__port=0)
+    with begin(now, find(now, "auto", tmp_path, run_id="new"), tmp_path, name="run", run_id="new") as beginning:
+        assert beginning.event is not None
+        assert beginning.event.text.endswith("are done again; net.port was 5555 and is 0; steps was 100 and is 200")
+    assert config.loads((run / "config.toml").read_text()) == now
+
+
+def test_one_that_is_named_without_its_folder_is_pointed_at(tmp_path: Path) -> None:
+    run = leave(tmp_path, settings(name="pgc-there"), 10, name="pgc-there")
+    with pytest.raises(ConfigError, match=f"pgc-there is not there. --resume {run} would work"):
+        find(settings(), "pgc-there", tmp_path, run_id="new")
+    with pytest.raises(ConfigError, match=r"pgc-nowhere is not there\.$"):
+        find(settings(), "pgc-nowhere", tmp_path, run_id="new")
+
+
+def test_whoever_begins_anew_is_told_of_the_one_that_has_not_finished(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    leave(tmp_path, settings(), 10, over=75)
+    leave(tmp_path, settings())
+    assert f"{tmp_path / 'run'} has not finished; --resume {tmp_path / 'run'} goes on with" in caplog.text
+    caplog.clear()
+    leave(tmp_path, settings(), 10, over=0, name="other")
+    leave(tmp_path, settings(), name="other")
+    assert caplog.text == ""
+
+
+def test_one_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:
+    for left, error in (([], ConfigError), (["run"], PgcError)):
+        with pytest.raises(error), begin(settings(), None, tmp_path, name="run", run_id="new"):
+            raise error("the port is taken")
+        assert [path.name for path in tmp_path.iterdir()] == left
+
+
+def test_one_that_refused_after_its_first_step_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError), begin(settings(), None, tmp_path, name="run", run_id="new") as beginning:
+        (beginning.directory / "steps.jsonl").write_text("{}\n")
+        raise ConfigError("something of the task")
+    assert (tmp_path / "run" / "config.toml").exists()
 
 
 def test_two_runs_do_not_share_a_directory(tmp_path: Path) -> None:

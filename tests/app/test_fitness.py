@@ -95,8 +95,18 @@ def test_a_port_that_is_taken_is_named_with_what_to_do():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        found = by_name(f"net.port={min(port, 65532)}")
-    assert found[f"port {port}"].verdict == "warning" and "Choose another net.port" in found[f"port {port}"].text
+        run = config("task.name=soak", f"net.port={min(port, 65532)}")
+        found = next(check for check in examine(run, None) if check.name == "ports")
+        assert found.verdict == "warning" and str(port) in found.text and "Choose another net.port" in found.text
+        its_own = next(check for check in examine(run, f"tcp://127.0.0.1:{min(port, 65532)}") if check.name == "ports")
+        assert its_own.verdict == "ok" and "those of the master at tcp://127.0.0.1" in its_own.text
+
+
+def test_a_device_that_is_not_there_is_a_problem(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    run = config("task.name=linear-regression", "net.port=0", "device=cuda")
+    found = next(check for check in examine(run, None) if check.name == "device")
+    assert found.verdict == "problem" and 'Use device = "cpu"' in found.text
 
 
 def test_a_worker_that_would_compute_something_else_is_told_beforehand():

@@ -77,7 +77,8 @@ def test_nothing_is_written_over(there):
         ("digits-ccn", None, "The nearest is digits-cnn"),
         ("json:nothing", None, "no function nothing"),
         ("nowhere.of_mine:task", None, "cannot import nowhere"),
-        ("digits-cnn", Path("nowhere/run.toml"), "cannot write nowhere/run.toml"),
+        ("digits-cnn", Path("nowhere/run.toml"), "cannot write nowhere/run.toml .* --out"),
+        ("a-task:f", None, "a_task:f, perhaps"),
     ],
 )
 def test_what_cannot_be_begun_is_said(task, out, sentence):

@@ -152,6 +152,17 @@ def test_a_master_and_a_worker_over_the_command_line_and_an_interrupt(number: si
     assert saved[-1] == f"step_{result['steps']:06d}"
 
 
+def test_a_configuration_that_stands_by_itself_is_answered_with_its_option(tmp_path: Path) -> None:
+    done = pgc("local", "mine.toml", cwd=tmp_path)
+    assert done.returncode == 2 and "named with --config mine.toml" in done.stderr
+
+
+def test_runs_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "runs").touch()
+    done = pgc("local", "--set", "task.name=soak", "--ui", "none", cwd=tmp_path)
+    assert done.returncode == 2 and "runs is a file" in done.stderr
+
+
 def _port(log: Path) -> int | None:
     lines = [line for line in log.read_text().splitlines() if "listening on" in line]
     return int(lines[0].rpartition("port ")[2]) if lines else None

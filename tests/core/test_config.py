@@ -1,5 +1,6 @@
 """One TOML file, overrides in their order, and errors that say what would work."""
 
+import logging
 import tomllib
 from pathlib import Path
 
@@ -261,3 +262,19 @@ def test_errors_carry_the_documented_exit_codes() -> None:
 def test_the_run_model_is_what_the_file_holds() -> None:
     assert isinstance(parse({}), RunConfig)
     assert parse({}) == load(None, (), {})
+
+
+# ---------------------------------------------------------------- what the environment cannot say
+
+
+def test_a_variable_that_nobody_reads_is_named_and_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    environment = {"PGC_STEP": "3", "PGC_SCHEME_NAME": "dgd", "PGC_OF_A_LAUNCHER": "", "PGC_SEED": "5", "PGC_ALLOW": ""}
+    with caplog.at_level(logging.WARNING):
+        assert load(None, (), environment) == load(None, ["seed=5"], {})
+    launcher, scheme, step = caplog.messages
+    assert "PGC_OF_A_LAUNCHER" in launcher and "nearest" not in launcher
+    assert scheme.endswith("The nearest is PGC_SCHEME__NAME.") and step.endswith("The nearest is PGC_STEPS.")
+
+
+def test_a_name_from_a_locale_without_umlauts_is_read_as_the_bytes_it_was() -> None:
+    assert load(None, ["name=Lauf \udcc3\udcbc"], {}).name == "Lauf ü"

@@ -423,6 +423,7 @@ def test_the_loss_of_too_many_is_said_once_with_names_and_so_is_their_return() -
     run.start()
     assert notes(run.left(1)) == ["left"]
     text = "step 0 cannot close: is-sgd needs 3 of 4 workers; missing 1, 2"
+    text += "; the run ends after 600 s of this (net.step_timeout)"
     assert run.left(2) == [Note("left", "worker 2 said goodbye", worker=2), Note("waiting", text, step=0)]
     assert run.tick(1.5) == []
     said = run.join(1, at=2.0, life="b")

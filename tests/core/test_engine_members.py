@@ -92,7 +92,7 @@ def test_numbers_out_of_range_are_rejected_with_the_range() -> None:
     engine = started()
     for worker in (-1, 3):
         text = f"worker numbers run from 0 to 2 in this run: got {worker}"
-        assert engine.handle(Joined(worker, "x", 0.0)) == [Reject(worker, "x", text)]
+        assert engine.handle(Joined(worker, "x", 0.0)) == [Reject(None, "x", text)]  # nobody of this run
 
 
 def test_a_rival_for_a_live_number_is_rejected_once_the_holder_is_heard() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import pgczmq
 from pgczmq import config
-from pgczmq.config import keys
+from pgczmq.config import OTHER_VARIABLES, keys, slips
 from pgczmq.described import Key, described
 
 ALL = [key for table in described() for key in table.keys]
@@ -25,6 +25,7 @@ def test_every_variable_of_the_environment_is_on_the_page() -> None:
     named = {name for path in package.rglob("*.py") for name in re.findall(r"\bPGC_[A-Z_]*[A-Z]\b", path.read_text())}
     rows = re.findall(r"^\| `(PGC_[A-Z_]+)` \|", make_configuration.page(), re.MULTILINE)
     assert {name for name in named if "__" not in name} == set(rows)
+    assert set(OTHER_VARIABLES) | {"NO_COLOR"} >= set(rows) and not [*slips(dict.fromkeys(rows, ""))]
 
 
 def test_every_key_is_described_once() -> None:

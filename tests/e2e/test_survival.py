@@ -118,7 +118,7 @@ def test_killed_workers_are_stragglers_come_back_and_too_many_are_waited_for(
     for worker in (3, 7, 11):  # with 9 that is one more than may be gone
         run.kill(worker)
     run.until(lambda: waiting(run))
-    assert re.search(r"missing 3, 7, 9, 11$", waiting(run)[-1]["text"])
+    assert re.search(r"missing 3, 7, 9, 11; ", waiting(run)[-1]["text"])
     stuck_at = run.steps()
     run.start(7)
     run.until(lambda: run.steps() > stuck_at + 10)

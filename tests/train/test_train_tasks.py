@@ -109,6 +109,7 @@ def test_a_task_of_ones_own_is_found_in_the_current_directory(tmp_path: Path, mo
         "    return Task(lambda: torch.nn.Linear(width, 2), data)\n"
         "def unseeded(): return make(4, seed=0)\n"
         "def wrong(): return 3\n"
+        "def forgets(): make(4, seed=0)\n"
         "def fails(): raise OSError('disk on fire')\n"
     )
     (tmp_path / "own_broken_module.py").write_text("import nowhere_to_be_found\n")
@@ -122,10 +123,12 @@ def test_a_task_of_ones_own_is_found_in_the_current_directory(tmp_path: Path, mo
         ("own_task_module:make", {}, r"also needs size"),
         ("own_task_module:unseeded", {"a": 1}, r"It takes: none"),
         ("own_task_module:wrong", {}, r"gave int"),
-        ("own_task_module:fails", {}, r"OSError: disk on fire \(.*own_task_module.py:9\)"),
+        ("own_task_module:fails", {}, r"OSError: disk on fire \(.*own_task_module.py:10\)"),
         ("own_task_module:absent", {}, r"has no function absent"),
         ("own_broken_module:make", {}, r"No module named 'nowhere_to_be_found'"),
-        ("not_there_at_all:make", {}, r"cannot import not_there_at_all, .* pgc init not_there_at_all:make begins one"),
+        ("not_there_at_all:make", {}, r"where not_there_at_all\.py is, .* pgc init not_there_at_all:make begins one"),
+        ("not-there:make", {}, r"cannot import not-there, .* not_there:make, perhaps"),
+        ("own_task_module:forgets", {}, r"gave None: is the return missing\?"),
     ):
         with pytest.raises(ConfigError, match=words):
             load_task(name, args, 7)

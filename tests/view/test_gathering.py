@@ -87,12 +87,20 @@ def test_states_follow_the_events_and_what_workers_say() -> None:
 
     assert picture_of(*happened).workers[1].state == "absent"
     assert told(EventRecord(0.05, "joined", "worker 1 joined from vm-3 (process 7)", 1)) == ("absent", None, 0.05)
-    assert told(EventRecord(0.1, "ready", "worker 1 is ready", 1)) == ("ready", None, 0.1)
+    assert told(EventRecord(0.1, "ready", "worker 1 is ready", 1)) == ("here", None, 0.1)
     assert told(WorkerRecord(1, 0.2, "computing", 0)) == ("computing", 0, 0.2)
     assert told(EventRecord(0.3, "left", "worker 1 has been silent for 6.0 s", 1)) == ("gone", 0, 0.2)
     state, _, heard_at = told(step_record(0))  # it answered, so it is not gone
-    assert (state, heard_at) == ("ready", pytest.approx(1.02))
+    assert (state, heard_at) == ("here", pytest.approx(1.02))
     assert picture_of(*happened).workers[1].host == "vm-3 (process 7)"
+
+
+@pytest.mark.parametrize("number", [4, 123456789])
+def test_who_was_not_let_in_is_none_of_the_workers(number: int) -> None:
+    refused = EventRecord(0.2, "refused", "a worker was not let in", number)
+    picture = picture_of(run_record(workers=4), refused)
+    assert [worker.worker for worker in picture.workers] == [0, 1, 2, 3]
+    assert picture.events == (refused,)
 
 
 def test_ages_are_the_newest_and_the_oldest_of_the_last_used_message() -> None:

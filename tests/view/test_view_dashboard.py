@@ -63,7 +63,7 @@ def test_what_matters_is_on_a_small_screen() -> None:
     assert " 250 ms  waited " in text
     assert "4 steps/s" in text
     assert " recovered 100 %  age 0.5 to 1  used 7 of 8  k 7" in text
-    assert [line[5] for line in sorted(lines) if line[7:].startswith(("ready", "evaluating"))] == list("01234567")
+    assert [line[5] for line in sorted(lines) if line[7:].startswith(("here", "evaluating"))] == list("01234567")
     assert lines[-1].split()[:4] == ["q", "leave", "s", "sort"]
 
 
@@ -96,9 +96,9 @@ def test_a_row_for_each_worker() -> None:
     for row in rows:
         row[:] = [part for part in row if not set(part) <= set("▁▂▃▄▅▆▇█")]
     assert rows[0] == ["0", "evaluating", "10.0", "ms", "10.0", "ms", "100", "%", "0", "%", "0", "%", "0-1", "now"]
-    assert rows[1][:6] == ["1", "ready", "20.0", "ms", "20.0", "ms"]
+    assert rows[1][:6] == ["1", "here", "20.0", "ms", "20.0", "ms"]
     # worker 3 misses every second step, answers it late after 260 ms, and the others after 40 ms
-    assert rows[3][:4] == ["3", "ready", "260", "ms"]
+    assert rows[3][:4] == ["3", "here", "260", "ms"]
     assert rows[3][6:12] == ["50", "%", "50", "%", "50", "%"]
 
 

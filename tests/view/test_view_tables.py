@@ -10,7 +10,7 @@ from rich.console import Console, RenderableType
 from pgczmq.rundirs import RunDirectory, State
 from pgczmq.runlog import Result
 from pgczmq.view import explain_view
-from pgczmq.view.tables import go_on, listing, result_table, seconds_per_step
+from pgczmq.view.tables import go_on, go_on_with, listing, result_table, seconds_per_step
 
 
 def text(renderable: RenderableType, width: int = 100) -> list[list[str]]:
@@ -64,7 +64,19 @@ def test_a_narrow_listing_leaves_out_what_matters_least() -> None:
 def test_what_can_be_gone_on_with_is_said() -> None:
     assert go_on([listed()]) == ""
     runs = [listed("a", "died", resumable=True), listed("b"), listed("c", "interrupted", resumable=True)]
-    assert go_on(runs) == "With a checkpoint, to go on from with --resume DIRECTORY: a, c."
+    assert go_on(runs) == "With a checkpoint, to go on from with --resume PATH: runs/a, runs/c"
+
+
+def test_a_run_that_has_just_ended_says_how_it_goes_on() -> None:
+    assert go_on_with(listed()) == ""
+    assert go_on_with(listed("a b", resumable=True)) == "To go on: the same command with --resume 'runs/a b'"
+
+
+def test_a_name_is_whole_where_other_columns_can_go() -> None:
+    name = "digits-cnn-pgc-cr-20261130-101502-again"
+    heading, _, *rows = lines([listed(name, end=result())], width=80)
+    assert rows[0][0] == name
+    assert heading == ["name", "state", "scheme", "steps", "seconds", "loss"]
 
 
 def test_one_result() -> None:

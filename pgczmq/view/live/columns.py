@@ -11,7 +11,7 @@ from pgczmq.view.live import chart
 from pgczmq.view.live.lines import Line
 
 AWAY = frozenset({"gone", "absent"})
-STATE_STYLES = {"gone": "bold red", "absent": "red", "ready": "green", "idle": "green"}
+STATE_STYLES = {"gone": "bold red", "absent": "red", "here": "green", "ready": "green", "idle": "green"}
 HEALTHY = "green"
 OFTEN = 0.1  # share of steps
 SLOW, VERY_SLOW, FULL = 1.5, 3.0, 4.0  # times the median of all
