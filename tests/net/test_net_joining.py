@@ -407,7 +407,7 @@ async def test_a_worker_that_comes_back_while_the_master_waits_is_sent_the_open_
             life = next(one for one in scene.lives if one.worker.number == number)
             await life.kill()
             waiting = await cluster.sees(is_event("waiting"))
-            assert waiting.text.endswith(f"dgd needs 3 of 3 workers; missing {number}")
+            assert f"dgd needs 3 of 3 workers; missing {number}; the run ends" in waiting.text
             scene.start(number)
             await cluster.sees(is_step(0))
         await stop_and_check(scene)
