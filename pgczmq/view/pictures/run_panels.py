@@ -5,6 +5,7 @@ A single run shows every step, palely, behind a smoothed line; several runs show
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,11 @@ def panels(shown: Sequence[Shown]) -> list[Panel]:
     if any((past.max_age_S > 0).any() for past in pasts):
         found.append(Panel("age of the gradients used", _ages))
     if any((past.recovered_S < 1 - 1e-9).any() for past in pasts):
-        found.append(Panel("partitions recovered", _recovered))
+        found.append(Panel("partitions recovered", partial(_shares, of=lambda past: past.recovered_S)))
     if any(_varies(past.k_S) for past in pasts):
         found.append(Panel("arrivals that close a step: k", _k))
     if any(_varies(past.batch_fraction_S) for past in pasts):
-        found.append(Panel("part of a minibatch evaluated", _batch_fraction))
+        found.append(Panel("part of a minibatch evaluated", partial(_shares, of=lambda past: past.batch_fraction_S)))
     return found
 
 
@@ -201,9 +202,10 @@ def _ages(axes: Axes, shown: Sequence[Shown]) -> None:
     _steps_axis(axes)
 
 
-def _recovered(axes: Axes, shown: Sequence[Shown]) -> None:
+def _shares(axes: Axes, shown: Sequence[Shown], *, of: Callable[[Past], Array]) -> None:
+    """A number from 0 to 1 of every step."""
     for one in shown:
-        _binned_line(axes, one, one.past.recovered_S, one.look[1])
+        _binned_line(axes, one, of(one.past), one.look[1])
     axes.set_ylim(0, 1.05)
     axes.yaxis.set_major_formatter(FuncFormatter(_percent))
     axes.grid(True)
@@ -215,15 +217,6 @@ def _k(axes: Axes, shown: Sequence[Shown]) -> None:
         _binned_line(axes, one, one.past.k_S, one.look[1])
     axes.set_ylim(0, 1.05 * max(float(one.past.k_S.max()) for one in shown))
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    axes.grid(True)
-    _steps_axis(axes)
-
-
-def _batch_fraction(axes: Axes, shown: Sequence[Shown]) -> None:
-    for one in shown:
-        _binned_line(axes, one, one.past.batch_fraction_S, one.look[1])
-    axes.set_ylim(0, 1.05)
-    axes.yaxis.set_major_formatter(FuncFormatter(_percent))
     axes.grid(True)
     _steps_axis(axes)
 
