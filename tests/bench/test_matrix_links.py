@@ -4,12 +4,15 @@ import contextlib
 import itertools
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import zmq
 
-from pgczmq.bench.torture.machine import PORTS
+from pgczmq.bench.torture.machine import PORTS, free_port
+from pgczmq.bench.torture.matrix import stage
 from pgczmq.bench.torture.matrix.links import GREETING, Frames, Link, Trap, Way
+from pgczmq.bench.torture.matrix.stage import Stage
 
 HERE, LINKED = "127.0.0.1", "127.0.0.9"
 WAIT_SECONDS = 20
@@ -130,3 +133,10 @@ def test_garbage_comes_between_messages_and_reaches_the_program_as_one(port: int
                 master.rcvtimeo = 100
                 assert master.recv_multipart() == [b"1", b"after"]
                 break
+
+
+def test_a_port_that_somebody_has_taken_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = free_port()
+    monkeypatch.setattr(stage, "_ports", itertools.count(taken, PORTS))
+    with socket.create_server(("127.0.0.3", taken + 1)), Stage(tmp_path, {"workers": 2}, patience=1.0) as opened:
+        assert opened.port > taken

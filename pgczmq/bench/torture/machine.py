@@ -25,10 +25,16 @@ class Doors:
         host: this machine's address.
         port: of control; the three after it are taken, too.
         welcome: takes each connection, on its port's thread.
+
+    Raises:
+        OSError: one of the ports is not free; none is held then.
     """
 
     def __init__(self, host: str, port: int, welcome: Welcome) -> None:
-        self._doors = [socket.create_server((host, port + offset)) for offset in range(PORTS)]
+        with contextlib.ExitStack() as opened:
+            make, keep = socket.create_server, opened.enter_context
+            self._doors = [keep(make((host, port + offset))) for offset in range(PORTS)]
+            opened.pop_all()
         for offset, door in enumerate(self._doors):
             threading.Thread(target=_listen, args=(offset, door, welcome), daemon=True).start()
 

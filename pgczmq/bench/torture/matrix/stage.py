@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -118,12 +117,14 @@ class Stage:
 
     def __enter__(self) -> "Stage":
         """Open the links; no program runs yet."""
-        with contextlib.ExitStack() as opened:
-            self.port = _free_ports(len(self.workers))
-            for number in range(len(self.workers)):
-                self.links.append(opened.enter_context(Link(_host(number), self.port)))
-            self._opened = opened.pop_all()
-        return self
+        for base in itertools.islice(_ports, (LAST_PORT - FIRST_PORT) // PORTS):
+            self.port = FIRST_PORT + (base - FIRST_PORT) % (LAST_PORT - FIRST_PORT)
+            with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
+                self.links = [opened.enter_context(Link(_host(n), self.port)) for n in range(len(self.workers))]
+                if not taken_ports(self.port):
+                    self._opened = opened.pop_all()
+                    return self
+        raise ClusterError("no four neighbouring ports are free on this machine.")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -240,15 +241,3 @@ class Stage:
 def _host(number: int) -> str:
     """Where worker ``number`` finds the master."""
     return f"127.0.0.{number + 2}"
-
-
-def _free_ports(links: int) -> int:
-    """The first of neighbouring ports that are free at the master's address and at those of all links."""
-    for base in itertools.islice(_ports, (LAST_PORT - FIRST_PORT) // PORTS):
-        first = FIRST_PORT + (base - FIRST_PORT) % (LAST_PORT - FIRST_PORT)
-        with contextlib.ExitStack() as probes, contextlib.suppress(OSError):
-            for host in ("127.0.0.1", *map(_host, range(links))):
-                for offset in range(PORTS):
-                    probes.enter_context(contextlib.closing(socket.create_server((host, first + offset))))
-            return first
-    raise ClusterError("no four neighbouring ports are free on this machine.")
