@@ -7,9 +7,10 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from pgczmq.app import fitness, master
 from pgczmq.app.check import Check
@@ -20,7 +21,7 @@ from pgczmq.config import RunConfig
 from pgczmq.errors import PgcError
 from pgczmq.net import memory, wire
 from pgczmq.net.auth import PLAIN, Handshakes, Security
-from pgczmq.net.sockets import Sockets, endpoint, send_now
+from pgczmq.net.sockets import Sockets, endpoint
 from pgczmq.net.worker import resolve
 from pgczmq.train import plain
 
@@ -245,21 +246,27 @@ async def _ask(address: str, port: int, security: Security, ours: Mapping[str, s
     begun = time.monotonic()
     with Sockets(security=security) as sockets:
         dealer = sockets.control_dealer(endpoint(address, port), f"?:{incarnation}")
-        reader = asyncio.ensure_future(dealer.recv_multipart())
+        heard: asyncio.Future[wire.ToWorker] = asyncio.get_running_loop().create_future()
+
+        def take(frames: Sequence[Any]) -> None:
+            if not heard.done():
+                heard.set_result(wire.to_worker(frames[0].buffer))
+
+        dealer.listen(take, heard.set_exception)
         handshakes = asyncio.ensure_future(sockets.watch(dealer, Handshakes(address, port, security)))
-        while not (reader.done() or handshakes.done()) and time.monotonic() - begun < _ANSWER_SECONDS:
-            send_now(dealer, [wire.pack(hello)])
-            await asyncio.wait({reader, handshakes}, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
+        waited_for: list[asyncio.Future[Any]] = [heard, handshakes]
+        while not (heard.done() or handshakes.done()) and time.monotonic() - begun < _ANSWER_SECONDS:
+            dealer.send_now([wire.pack(hello)])
+            await asyncio.wait(waited_for, timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
         try:
             if handshakes.done():
                 handshakes.result()
-            if not reader.done():
+            if not heard.done():
                 return [Check("master", "problem", f"something listens there, but not a pgc-master. {_PORT}")]
-            answer = wire.to_worker(reader.result()[0])
+            answer = heard.result()
         except PgcError as error:
             return [Check("master", "problem", str(error))]
         finally:
-            reader.cancel()
             handshakes.cancel()
     return _heard(answer, ours, seconds=time.monotonic() - begun)
 

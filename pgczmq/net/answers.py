@@ -5,15 +5,13 @@ the answer is sent again.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import zmq.asyncio
-
 from pgczmq.net import wire
-from pgczmq.net.conditions import Conditions, Sending
-from pgczmq.net.tasks import Start
+from pgczmq.net.conditions import Conditions
+from pgczmq.net.line import Line, Sending
 
 log = logging.getLogger("pgczmq.worker")
 
@@ -28,14 +26,14 @@ class _Sent:
 
     Args:
         sending: how many times it has been sent.
-        has_left: whether it, or the last query about it, has left this process.
+        last: it, or the last query about it, on its way.
         beats: that have come since then and did not list it.
     """
 
     step: int
     frames: Sequence[Any]
     sending: int
-    has_left: Callable[[], bool]
+    last: Sending
     beats: int = 0
 
 
@@ -46,28 +44,21 @@ class Answers:
         gradients: the socket.
         mine: what all its messages carry: run, master, worker, incarnation.
         conditions: that it works under.
-        start: runs a coroutine beside the others.
     """
 
-    def __init__(
-        self, gradients: zmq.asyncio.Socket, mine: dict[str, Any], *, conditions: Conditions, start: Start
-    ) -> None:
+    def __init__(self, gradients: Line, mine: dict[str, Any], conditions: Conditions) -> None:
         self._gradients = gradients
         self._mine = mine
         self._conditions = conditions
-        self._start = start
         self._sent: _Sent | None = None
 
     def send(self, frames: Sequence[Any]) -> Sending:
         """Send now, or as soon as the master can be reached."""
-        sending = self._conditions.send(self._gradients, frames)
-        if not sending.done():
-            self._start(_wait(sending))
-        return sending
+        return self._conditions.send(self._gradients, frames)
 
     def send_answer(self, step: int, frames: Sequence[Any], sending: int = 1) -> None:
         """Send an answer, for the ``sending``-th time, and keep it in place of the one before."""
-        self._sent = _Sent(step, frames, sending, self._tracked(frames))
+        self._sent = _Sent(step, frames, sending, self.send(frames))
 
     def take_beat(self, beat: wire.Beat) -> None:
         """An answer that has left this process and is not listed two beats later is lost, or still on its way.
@@ -79,11 +70,11 @@ class Answers:
             self._sent = None
         if sent is None or sent.step != beat.open_step or self._mine["worker"] in beat.arrived:
             return
-        if sent.has_left():
+        if sent.last.has_left:
             sent.beats += 1
         if sent.beats >= BEATS_BEFORE_QUERY:
             query = wire.Query(step=sent.step, sending=sent.sending, **self._mine)
-            sent.has_left, sent.beats = self._tracked([wire.pack(query)]), 0
+            sent.last, sent.beats = self.send([wire.pack(query)]), 0
 
     def take_refusal(self, message: wire.Refused) -> None:
         """The master did not take an answer: spoiled on its way, or, when that happens too often, wrong in itself."""
@@ -98,12 +89,3 @@ class Answers:
         if sent is not None and (sent.step, sent.sending) == (message.step, message.sending):
             log.info("sending the answer to step %d again", sent.step)
             self.send_answer(sent.step, sent.frames, sent.sending + 1)
-
-    def _tracked(self, frames: Sequence[Any]) -> Callable[[], bool]:
-        """Send; returns what tells whether it has left this process."""
-        sending = self.send(frames)
-        return lambda: sending.done() and sending.result().done
-
-
-async def _wait(sending: Sending) -> None:
-    await sending

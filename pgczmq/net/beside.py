@@ -10,7 +10,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-SHORT_SECONDS = 0.0002
+SHORT_SECONDS = 0.0005
+"""Of work; longer calls gain by the way there."""
+PUT_OFF_SECONDS = 0.005
+"""From its begin to its end a short call takes no longer: where processes share a core, each may be put off in it."""
 SHORT_BEFORE = 8
 """A kind of call that was short so often in a row is made right here, until one of them is not."""
 
@@ -42,7 +45,7 @@ class Beside:
         """Call the function, and then ``then`` with its result, on the event loop.
 
         Args:
-            kind: names calls that take about as long.
+            kind: names calls that take about as long; "" for one that may take any time.
         """
         self._call(kind, then, self._failed, function, *arguments)
 
@@ -71,7 +74,7 @@ class Beside:
     ) -> None:
         if self._closed:
             return
-        if self._there or self._short.get(kind, 0) < SHORT_BEFORE:
+        if self._there or not kind or self._short.get(kind, 0) < SHORT_BEFORE:
             self._there += 1
             future = self._thread.submit(self._timed, kind, function, *arguments)
             loop = asyncio.get_running_loop()
@@ -98,9 +101,9 @@ class Beside:
         self._thread.submit(last)
 
     def _timed(self, kind: str, function: Callable[..., Result], *arguments: Any) -> Result:
-        begun = time.perf_counter()
+        begun, worked = time.perf_counter(), time.thread_time()
         result = function(*arguments)
-        is_short = time.perf_counter() - begun < SHORT_SECONDS
+        is_short = time.thread_time() - worked < SHORT_SECONDS and time.perf_counter() - begun < PUT_OFF_SECONDS
         self._short[kind] = self._short.get(kind, 0) + 1 if is_short else 0
         return result
 

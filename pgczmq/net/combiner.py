@@ -72,6 +72,7 @@ class Combiner:
         self._beside = Beside(failed)
         self._unfolded: list[tuple[int, Buffer]] = []
         self._folding: asyncio.TimerHandle | None = None
+        self._quiet_at = 0.0  # on the loop's clock: nothing has come for long enough then
         self._updates = updates  # in the parameters; the compute thread's
         self.version = Version(-1, {})
         self.held: dict[int, _Held] = {}
@@ -116,15 +117,21 @@ class Combiner:
         """The weight of this message, which is held, is that of all others so told of: they can be added up."""
         self._unfolded.append((worker, self.held[worker].gradient))
         if len(self._unfolded) >= FOLD_TOGETHER:
-            self._put_off()
-            self._folding = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._fold_now, step)
+            loop = asyncio.get_running_loop()
+            self._quiet_at = loop.time() + QUIET_SECONDS
+            if self._folding is None:
+                self._folding = loop.call_at(self._quiet_at, self._fold_if_quiet, step)
 
     def _put_off(self) -> None:
         if self._folding is not None:
             self._folding.cancel()
             self._folding = None
 
-    def _fold_now(self, step: int) -> None:
+    def _fold_if_quiet(self, step: int) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._quiet_at:
+            self._folding = loop.call_at(self._quiet_at, self._fold_if_quiet, step)
+            return
         batch, self._unfolded, self._folding = self._unfolded, [], None
         self._beside.call("fold", _nothing, self._compute.fold, step, batch)
 

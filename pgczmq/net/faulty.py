@@ -17,14 +17,12 @@ from typing import Any
 
 import msgspec
 import zmq
-import zmq.asyncio
 
 from pgczmq.core.faults import OF_MESSAGES, Fault, FaultPlan
 from pgczmq.net import wire
-from pgczmq.net.beside import SHORT_SECONDS
 from pgczmq.net.compute import Memory
-from pgczmq.net.conditions import Conditions, Sending
-from pgczmq.net.sockets import send_now
+from pgczmq.net.conditions import Conditions
+from pgczmq.net.line import Line, Sending
 
 log = logging.getLogger("pgczmq.worker")
 
@@ -49,7 +47,7 @@ while not select.select([0], [], [], seconds)[0]:
 class _Held:
     """A message that waits for another one to overtake it."""
 
-    socket: zmq.asyncio.Socket
+    line: Line
     frames: Sequence[Any]
 
 
@@ -67,7 +65,8 @@ class Faulty(Conditions):
     def __init__(self, plan: FaultPlan, worker: int) -> None:
         self._plan = plan
         self._worker = worker
-        self._sleeps = "slow" in plan.kinds(worker)
+        if "slow" in plan.kinds(worker):
+            self.evaluating = ""  # what sleeps does not do so on the event loop
         self._begun = self._encoded = self._answered = -1  # steps
         self._cut_until = 0.0
         self._held: _Held | None = None
@@ -85,8 +84,6 @@ class Faulty(Conditions):
                 time.sleep(fault.seconds or 0.0)
             elif is_new and not (is_first and fault.kind == "kill"):
                 self._befall(fault, step)
-        if self._sleeps:
-            time.sleep(SHORT_SECONDS)  # so that no evaluation is short enough to be made on the event loop
 
     def _befall(self, fault: Fault, step: int) -> None:
         match fault.kind:
@@ -102,32 +99,28 @@ class Faulty(Conditions):
 
     # ------------------------------------------------------------ what befalls its messages
 
-    async def receive(self, source: zmq.asyncio.Socket) -> list[zmq.Frame]:
-        """The next message that gets through."""
-        while True:
-            frames = await super().receive(source)
-            if not self._is_cut():
-                return frames
-            await asyncio.sleep(0)  # a receive that need not wait does not let others run
+    def hears(self) -> bool:
+        """Nothing gets through while it is cut off."""
+        return not self._is_cut()
 
-    def send_control(self, socket: zmq.asyncio.Socket, frames: Sequence[Any]) -> bool:
+    def send_control(self, line: Line, frames: Sequence[Any]) -> bool:
         """Send a small message, if it gets through; what is lost seems to be sent."""
-        return self._is_cut() or super().send_control(socket, frames)
+        return self._is_cut() or super().send_control(line, frames)
 
-    def send(self, socket: zmq.asyncio.Socket, frames: Sequence[Any]) -> Sending:
+    def send(self, line: Line, frames: Sequence[Any]) -> Sending:
         """Send; an answer that is sent for the first time as planned. What is lost seems to be sent."""
         if self._is_cut():
             return _seems_sent()
         held, self._held = self._held, None
-        sending = self._send_answer(socket, frames)
+        sending = self._send_answer(line, frames)
         if held is not None:
             _send_if_open(held)
         return sending
 
-    def _send_answer(self, socket: zmq.asyncio.Socket, frames: Sequence[Any]) -> Sending:
+    def _send_answer(self, line: Line, frames: Sequence[Any]) -> Sending:
         message = wire.to_master(frames[0])
         if not isinstance(message, wire.Gradient) or message.step <= self._answered:
-            return super().send(socket, frames)
+            return super().send(line, frames)
         step = self._answered = message.step
         way: Fault | None = None  # that it goes; of several the first
         for fault in self._planned(step):
@@ -138,7 +131,7 @@ class Faulty(Conditions):
             else:
                 continue
             self._say(fault, step)
-        return super().send(socket, frames) if way is None else self._send_another_way(_Held(socket, frames), way)
+        return super().send(line, frames) if way is None else self._send_another_way(_Held(line, frames), way)
 
     def _send_another_way(self, answer: _Held, way: Fault) -> Sending:
         match way.kind:
@@ -148,7 +141,7 @@ class Faulty(Conditions):
                 self._held = answer
             case "duplicate":
                 _send_if_open(answer)
-                return super().send(answer.socket, answer.frames)
+                return super().send(answer.line, answer.frames)
         return _seems_sent()
 
     def encoded(self, step: int, vector: Memory) -> None:
@@ -202,15 +195,15 @@ def _spoiled(message: wire.Gradient, frames: Sequence[Any], manner: str) -> Sequ
 
 def _seems_sent() -> Sending:
     """As after a message that has left the process."""
-    sending: Sending = asyncio.get_running_loop().create_future()
-    sending.set_result(zmq.MessageTracker())
+    sending = Sending()
+    sending.tracker = zmq.MessageTracker()
     return sending
 
 
 def _send_if_open(held: _Held) -> None:
     """Now or not at all: what a life of this worker left behind has nowhere to go in the next one."""
-    if not held.socket.closed:
-        send_now(held.socket, held.frames)
+    if not held.line.closed:
+        held.line.send_now(held.frames)
 
 
 def kill() -> None:

@@ -1,17 +1,14 @@
 """The master's sockets: who is behind which routing identity, and messages to and from them."""
 
 import asyncio
-import contextlib
-import itertools
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
 import zmq
-import zmq.asyncio
 
 from pgczmq.core.values import value
 from pgczmq.errors import WireError
@@ -20,14 +17,14 @@ from pgczmq.net.doorman import FRAME_BYTES, Doorman
 from pgczmq.net.exchange import Exchange, Version
 from pgczmq.net.guests import Guests
 from pgczmq.net.limits import Blame, words
+from pgczmq.net.line import Failed, Line
 from pgczmq.net.payload import Sealed
 from pgczmq.net.ports import Make, Ports, neighbours
-from pgczmq.net.sockets import Sockets, listen_here, send_now
+from pgczmq.net.sockets import Sockets, listen_here
 from pgczmq.picture import Seen
 
 log = logging.getLogger("pgczmq.master")
 
-MESSAGES_IN_A_ROW = 32
 SUBSCRIBED, UNSUBSCRIBED = b"\x01", b"\x00"
 """To everything."""
 
@@ -41,6 +38,10 @@ class Peer:
 
     identity: bytes
     descriptor: int = -1
+
+
+Take = Callable[[Peer, Sequence[zmq.Frame]], None]
+"""Takes a message of a peer: header, payload."""
 
 
 @dataclass(frozen=True)
@@ -231,51 +232,49 @@ class Hub:
 
     # ------------------------------------------------------------ in
 
-    def control_messages(self) -> AsyncIterator[tuple[Peer, list[zmq.Frame]]]:
-        """Messages on the control socket, for ever."""
-        return self._messages(self._control)
+    def listen(self, control: Take, gradients: Take, failed: Failed) -> None:
+        """Give messages to whoever takes those of either ROUTER, from now on, and hear who watches.
 
-    def gradient_messages(self) -> AsyncIterator[tuple[Peer, list[zmq.Frame]]]:
-        """Messages on the gradients socket, for ever."""
-        return self._messages(self._gradients)
+        Args:
+            control, gradients: what they raise as WireError is the peer's fault.
+            failed: told of any other error.
+        """
+        for line, take in ((self._control, control), (self._gradients, gradients)):
+            line.listen(partial(self._on_message, take), failed)
+        self._metrics.listen(self._on_viewer, failed)
 
-    async def viewers(self) -> None:
-        """Hear who begins to watch, and when nobody does any more, for ever.
+    def ignore(self) -> None:
+        """Hear nothing any more."""
+        for line in (self._control, self._gradients, self._metrics):
+            line.ignore()
+
+    def _on_viewer(self, frames: Sequence[zmq.Frame]) -> None:
+        """Hear who begins to watch, and when nobody does any more.
 
         Anybody can say that they cease, without having watched, and ZeroMQ takes them for the last one: then the others
         have no news, and begin again.
         """
-        for count in itertools.count(1):
-            said = await self._metrics.recv()
-            if count % MESSAGES_IN_A_ROW == 0:
-                await asyncio.sleep(0)
-            if said == SUBSCRIBED:
-                self.watched.set()
-            elif said == UNSUBSCRIBED:
-                self.watched.clear()
+        said = frames[0].bytes
+        if said == SUBSCRIBED:
+            self.watched.set()
+        elif said == UNSUBSCRIBED:
+            self.watched.clear()
 
-    async def _messages(self, socket: zmq.asyncio.Socket) -> AsyncIterator[tuple[Peer, list[zmq.Frame]]]:
-        for count in itertools.count(1):
-            frames = await socket.recv_multipart(copy=False)
-            if count % MESSAGES_IN_A_ROW == 0:
-                await asyncio.sleep(0)  # a receive that need not wait does not let others run
-            peer = Peer(frames[0].bytes, int(frames[0].get(zmq.SRCFD)))
-            self.doorman.came_out(peer.descriptor, sum(map(len, frames)) + FRAME_BYTES * len(frames))
-            if len(frames) < 2:
-                with self.blame(peer):
-                    raise WireError("a message has at least a header")
-                continue
-            yield peer, frames[1:]
-
-    @contextlib.contextmanager
-    def blame(self, peer: Peer) -> Iterator[None]:
-        """Count what is wrong with a peer's messages, name the peer once, and go on."""
+    def _on_message(self, take: Take, frames: Sequence[zmq.Frame]) -> None:
+        peer = Peer(frames[0].bytes, int(frames[0].get(zmq.SRCFD)))
+        self.doorman.came_out(peer.descriptor, sum(map(len, frames)) + FRAME_BYTES * len(frames))
         try:
-            yield
+            if len(frames) < 2:
+                raise WireError("a message has at least a header")
+            take(peer, frames[1:])
         except WireError as error:
-            if self.blamed.count(peer.identity):
-                said = words(str(error))
-                log.warning("refused a message of peer %r: %s; more of its kind are only counted", peer.identity, said)
+            self._blame(peer, error)
+
+    def _blame(self, peer: Peer, error: WireError) -> None:
+        """Count what is wrong with a peer's message, and name the peer once."""
+        if self.blamed.count(peer.identity):
+            said = words(str(error))
+            log.warning("refused a message of peer %r: %s; more of its kind are only counted", peer.identity, said)
 
     # ------------------------------------------------------------ out
 
@@ -305,27 +304,27 @@ class Hub:
     def publish_params(self, message: wire.Params, version: Version) -> None:
         """Send the parameters to all workers that subscribe and keep up, each way that somebody's payloads go."""
         for way, sealed in list(version.sealed.items()):  # the compute thread may add one
-            socket = self._local if way == "shm" else self._params
-            assert socket is not None
-            self._send_now(socket, _frames(message, sealed))
+            line = self._local if way == "shm" else self._params
+            assert line is not None
+            self._send_now(line, _frames(message, sealed))
 
     def publish(self, message: wire.Header) -> None:
         """Send a header alone to all workers that subscribe and keep up."""
-        for socket in filter(None, (self._local, self._params)):
-            self._send_now(socket, [wire.pack(message)])
+        for line in filter(None, (self._local, self._params)):
+            self._send_now(line, [wire.pack(message)])
 
     def show(self, seen: Seen) -> None:
         """Send a picture of the run to whoever watches and keeps up."""
         self._send_now(self._metrics, [wire.pack(wire.Metrics(now=seen.now, picture=seen.picture, **self.mine))])
 
-    def _send_now(self, socket: zmq.asyncio.Socket, frames: list[object]) -> bool:
+    def _send_now(self, line: Line, frames: list[object]) -> bool:
         """Send without waiting. A full queue is a slow peer, not an error; a missing one is gone."""
-        error = send_now(socket, frames)
-        if isinstance(error, zmq.ZMQError) and error.errno == zmq.EHOSTUNREACH:
+        error = line.send_now(frames)
+        if error is None or isinstance(error, zmq.Again):
+            return True
+        if error.errno == zmq.EHOSTUNREACH:
             return False
-        if error is not None and not isinstance(error, zmq.Again):
-            raise error
-        return True
+        raise error
 
 
 def _frames(message: wire.Params, sealed: Sealed) -> list[Any]:

@@ -9,7 +9,6 @@ does with the steps is the workbench's business.
 """
 
 import asyncio
-import itertools
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -19,13 +18,13 @@ from functools import partial
 from typing import Any
 
 import zmq
-import zmq.asyncio
 
 from pgczmq.errors import JoinRefused, WireError
 from pgczmq.net import wire
 from pgczmq.net.auth import Handshakes
 from pgczmq.net.beside import Beside
 from pgczmq.net.born import Born, MasterLost, pauses
+from pgczmq.net.line import Line
 from pgczmq.net.silence import Silence
 from pgczmq.net.sockets import Sockets, endpoint
 from pgczmq.net.tasks import Tasks
@@ -46,8 +45,6 @@ CONNECT_SECONDS = 5.0
 """After so long without a connection the master's address is looked up again."""
 WELCOME_SECONDS = 30.0
 """A connection over which no hello is answered for so long is not the master's any more."""
-MESSAGES_IN_A_ROW = 32
-
 
 Prepare = Callable[[wire.Welcome], Prepared]
 """Builds model, data and pipeline; slow, called on the compute thread."""
@@ -103,7 +100,7 @@ class Life:
         control = endpoint(born.host, born.port)
         name = "?" if born.number is None else str(born.number)
         self._control = sockets.control_dealer(control, f"{name}:{born.incarnation}")
-        self._sockets = [self._control]
+        self._lines = [self._control]
 
     # ------------------------------------------------------------ life
 
@@ -122,6 +119,8 @@ class Life:
             return await self._bye
         finally:
             self._tasks.cancel()
+            for line in self._lines:
+                line.ignore()
             self._beside.hand_on(self._put_away)
 
     def leave(self, reason: str) -> None:
@@ -131,8 +130,8 @@ class Life:
 
     def close(self) -> None:
         """There will be another life: nothing that this one has not sent yet reaches the other's master."""
-        for one in self._sockets:
-            self._all_sockets.drop(one)
+        for line in self._lines:
+            self._all_sockets.drop(line)
 
     def look(self, at: float, planned: float) -> None:
         """Called about every ``planned`` seconds: whether the master still lives."""
@@ -156,9 +155,9 @@ class Life:
         self._fingerprint = dict(prepared.compute.fingerprint)
         place = Workplace(welcome, prepared, self._way, self.mine)
         self._memory.callback(place.close)
-        for source in place.open(self._all_sockets, self._born.host):
-            self._sockets.append(source)
-            self._listen(source, partial(self._on_bulk, place))
+        for line in place.open(self._all_sockets, self._born.host):
+            self._lines.append(line)
+            self._listen(line, partial(self._on_bulk, place))
         self._tasks.start(watch(lambda seconds: log.warning("the event loop was blocked for %.2f s", seconds)))
         self._tasks.start(self._beat(welcome.heartbeat))
         await place.beacon.wait()
@@ -176,26 +175,24 @@ class Life:
 
     # ------------------------------------------------------------ what comes in
 
-    def _listen(self, source: zmq.asyncio.Socket, take: Take) -> None:
+    def _listen(self, line: Line, take: Take) -> None:
         handshakes = Handshakes(self._born.host, self._born.port, self._all_sockets.security)
-        self._tasks.start(self._all_sockets.watch(source, handshakes))
-        self._tasks.start(self._read(source, take))
+        self._tasks.start(self._all_sockets.watch(line, handshakes))
+        line.listen(partial(self._read, take), self._failed)
 
-    async def _read(self, source: zmq.asyncio.Socket, take: Take) -> None:
-        for count in itertools.count(1):
-            frames = await self._conditions.receive(source)
-            if count % MESSAGES_IN_A_ROW == 0:
-                await asyncio.sleep(0)  # a receive that need not wait does not let others run
-            try:
-                message = wire.to_worker(frames[0].buffer)
-                self._check_master(message)
-                self._silence.heard(time.monotonic())
-                self._tell_heard()
-                take(message, frames[1:])
-            except WireError as error:
-                self._refusals += 1
-                if self._refusals == 1:
-                    log.warning("refused a message: %s; more of its kind are only counted", error)
+    def _read(self, take: Take, frames: Sequence[zmq.Frame]) -> None:
+        if not self._conditions.hears():
+            return
+        try:
+            message = wire.to_worker(frames[0].buffer)
+            self._check_master(message)
+            self._silence.heard(time.monotonic())
+            self._tell_heard()
+            take(message, frames[1:])
+        except WireError as error:
+            self._refusals += 1
+            if self._refusals == 1:
+                log.warning("refused a message: %s; more of its kind are only counted", error)
 
     def _check_master(self, message: wire.ToWorker) -> None:
         if not isinstance(message, wire.FromMaster) or not self.mine:

@@ -105,9 +105,8 @@ class Master:
         """Serve until the engine says that the run is over, then tell the workers."""
         self._finish = asyncio.get_running_loop().create_future()
         reception = self._reception
-        for routine in (reception.read_control(), reception.read_gradients(), self._pulse.beat(), watch(self._stalled)):
-            self._tasks.start(routine)
-        for routine in (self._hub.viewers(), self._showing.show()):
+        self._hub.listen(reception.take_control, reception.take_gradients, self._failed)
+        for routine in (self._pulse.beat(), self._showing.show(), watch(self._stalled)):
             self._tasks.start(routine)
         self._tasks.start(self._hub.doorman.keep(self._hub.blamed))
         try:
@@ -123,6 +122,7 @@ class Master:
             self._farewell(events.Finish(70, "the master failed; its log says how"))
             raise
         finally:
+            self._hub.ignore()
             self._tasks.cancel()
             self._pulse.close()
             self._combiner.close()

@@ -3,15 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import zmq.asyncio
-
 from pgczmq.errors import ConfigError
+from pgczmq.net.line import Line
 from pgczmq.net.sockets import Sockets
 
 TRIES = 50
 """As often four neighbouring ports are looked for; the first try is nearly always enough."""
 
-Make = Callable[[int], tuple[zmq.asyncio.Socket, int]]
+Make = Callable[[int], tuple[Line, int]]
 """Makes a socket that is bound to a port, 0 for any; returns it and its port."""
 
 
@@ -30,7 +29,7 @@ class Ports:
         return cls(port, port + 1, port + 2, port + 3)
 
 
-def neighbours(sockets: Sockets, port: int, makers: Sequence[Make]) -> tuple[list[zmq.asyncio.Socket], int]:
+def neighbours(sockets: Sockets, port: int, makers: Sequence[Make]) -> tuple[list[Line], int]:
     """Make each of these sockets, one port after the other; returns them and the first port.
 
     Args:
@@ -42,7 +41,7 @@ def neighbours(sockets: Sockets, port: int, makers: Sequence[Make]) -> tuple[lis
     """
     for tries_left in reversed(range(1 if port else TRIES)):
         first = port
-        made: list[zmq.asyncio.Socket] = []
+        made: list[Line] = []
         try:
             for make in makers:
                 socket, bound = make(first + len(made) if first else 0)

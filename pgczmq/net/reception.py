@@ -75,13 +75,15 @@ class Reception:
         self._published[step] = at
         self._published.pop(step - PUBLICATIONS_KEPT, None)
 
-    async def read_control(self) -> None:
-        """Everything on the control socket, for ever."""
-        async for peer, frames in self._hub.control_messages():
-            with self._hub.blame(peer):
-                if len(frames) > 1:
-                    raise WireError("a message on the control socket is a header alone")
-                self._on_control(peer, self._understood(peer, frames[0]))
+    def take_control(self, peer: Peer, frames: Sequence[zmq.Frame]) -> None:
+        """A message came on the control socket.
+
+        Raises:
+            WireError: something is wrong with it.
+        """
+        if len(frames) > 1:
+            raise WireError("a message on the control socket is a header alone")
+        self._on_control(peer, self._understood(peer, frames[0]))
 
     def _understood(self, peer: Peer, frame: zmq.Frame) -> wire.ToMaster:
         try:
@@ -91,11 +93,9 @@ class Reception:
             self._hub.answer(peer, wire.Rejected(reason=reason))
             raise
 
-    async def read_gradients(self) -> None:
-        """Everything on the gradients socket, for ever."""
-        async for peer, frames in self._hub.gradient_messages():
-            with self._hub.blame(peer):
-                self._on_gradients(peer, wire.to_master(frames[0].buffer), frames[1:])
+    def take_gradients(self, peer: Peer, frames: Sequence[zmq.Frame]) -> None:
+        """A message came on the gradients socket; errors as ``take_control``."""
+        self._on_gradients(peer, wire.to_master(frames[0].buffer), frames[1:])
 
     def _on_control(self, peer: Peer, message: wire.ToMaster) -> None:
         if isinstance(message, wire.Hello):

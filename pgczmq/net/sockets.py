@@ -9,12 +9,11 @@ import errno
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
 import zmq
-import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
 from pgczmq.errors import ConfigError
@@ -32,18 +31,19 @@ from pgczmq.net.auth import (
 from pgczmq.net.limits import (
     CONTROL_BYTES_AT_MOST,
     CONTROL_QUEUED_AT_MOST,
-    FRAMES_AT_MOST,
     SUBSCRIPTION_BYTES_AT_MOST,
 )
+from pgczmq.net.line import Line
 from pgczmq.net.wire import HEADER_BYTES_AT_MOST
 
 log = logging.getLogger("pgczmq")
+
+Raw = zmq.Socket[bytes]
 
 BROADCAST_BYTES = 64 * 2**20
 """A broadcast socket queues about this much for each subscriber."""
 VIEWER_BYTES = 256 * 2**10
 """So much the system keeps for a viewer that takes nothing, at either end."""
-FRAMES_IN_A_ROW = 1000
 CURVE_BYTES = 33
 """By so much a frame grows when it is encrypted (RFC 26: 8 for the command, 8 nonce, 16 to check it, 1 for flags)."""
 
@@ -77,25 +77,6 @@ GIVEN_UP_SECONDS = 1.0
 """Whoever connects again says so at once, with a retry."""
 
 
-class Socket(zmq.asyncio.Socket):
-    """A socket that keeps only the first frames of a message: a million of nothing would cost half a gigabyte."""
-
-    async def recv_multipart(  # type: ignore[override]  # a coroutine is an awaitable, too
-        self, flags: int = 0, copy: bool = True, track: bool = False
-    ) -> list[Any]:
-        """FRAMES_AT_MOST frames of the next message; those behind them are read and dropped."""
-        frame = await self.recv(flags, copy=False, track=track)
-        kept, count = [frame], 1
-        while frame.more:  # the others have come with it
-            frame = await self.recv(flags | zmq.DONTWAIT, copy=False, track=track)
-            count += 1
-            if count <= FRAMES_AT_MOST:
-                kept.append(frame)
-            elif count % FRAMES_IN_A_ROW == 0:
-                await asyncio.sleep(0)  # a receive that need not wait does not let others run
-        return [one.bytes for one in kept] if copy else kept
-
-
 class Sockets:
     """The ZeroMQ context of a process and all its sockets; closing it closes them, within ``farewell`` seconds.
 
@@ -106,10 +87,10 @@ class Sockets:
     """
 
     def __init__(self, threads: int = 1, security: Security = PLAIN) -> None:
-        self._context = zmq.asyncio.Context(io_threads=threads)
+        self._context = zmq.Context[Raw](io_threads=threads)
         self._context.linger = 0
-        self._sockets: list[zmq.asyncio.Socket] = []
-        self._monitors: dict[zmq.asyncio.Socket, zmq.asyncio.Socket] = {}
+        self._lines: list[Line] = []
+        self._monitors: dict[Line, Line] = {}
         self._security = security
         self._gate = self._open_gate(security) if isinstance(security, CurveServer) else None
         self.farewell = 0.0
@@ -122,8 +103,8 @@ class Sockets:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close every socket, giving last messages a moment to leave."""
-        for socket in (*self._sockets, *self._monitors.values()):
-            socket.close(linger=int(self.farewell * 1000))
+        for line in (*self._lines, *self._monitors.values()):
+            line.close(linger=int(self.farewell * 1000))
         self._context.term()
 
     @property
@@ -131,155 +112,154 @@ class Sockets:
         """What keeps strangers out."""
         return self._security
 
-    def drop(self, socket: zmq.asyncio.Socket) -> None:
+    def drop(self, line: Line) -> None:
         """Close one socket now: what it has not sent yet is not sent."""
-        self._sockets.remove(socket)
-        socket.close(linger=0)
-        if socket in self._monitors:
-            self._monitors.pop(socket).close(linger=0)
+        self._lines.remove(line)
+        line.close(linger=0)
+        if line in self._monitors:
+            self._monitors.pop(line).close(linger=0)
 
-    def control_router(self, bind: str, port: int) -> tuple[zmq.asyncio.Socket, int]:
+    def control_router(self, bind: str, port: int) -> tuple[Line, int]:
         """Small messages of all workers; returns the socket and the port it is bound to."""
-        socket = self._make(zmq.ROUTER, _ROUTER, high_water_mark=1000)
-        socket.setsockopt(zmq.RCVHWM, CONTROL_QUEUED_AT_MOST)
-        self._bound(socket, CONTROL_BYTES_AT_MOST)
-        return socket, _bind(socket, bind, port)
+        line = self._make(zmq.ROUTER, _ROUTER, high_water_mark=1000)
+        line.socket.setsockopt(zmq.RCVHWM, CONTROL_QUEUED_AT_MOST)
+        self._bound(line, CONTROL_BYTES_AT_MOST)
+        return line, _bind(line, bind, port)
 
-    def bulk_router(self, bind: str, port: int, message_bytes: int) -> tuple[zmq.asyncio.Socket, int]:
+    def bulk_router(self, bind: str, port: int, message_bytes: int) -> tuple[Line, int]:
         """Gradients of all workers and parameters on request."""
-        socket = self._make(zmq.ROUTER, _ROUTER | _ACKNOWLEDGED, high_water_mark=4)
-        self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
-        return socket, _bind(socket, bind, port)
+        line = self._make(zmq.ROUTER, _ROUTER | _ACKNOWLEDGED, high_water_mark=4)
+        self._bound(line, max(message_bytes, HEADER_BYTES_AT_MOST))
+        return line, _bind(line, bind, port)
 
-    def broadcast(self, bind: str, port: int, message_bytes: int) -> tuple[zmq.asyncio.Socket, int]:
+    def broadcast(self, bind: str, port: int, message_bytes: int) -> tuple[Line, int]:
         """Parameters to all who subscribe."""
         # At least 2, so that a beacon in the queue never costs anybody the parameters behind it.
         mark = max(2, min(1000, BROADCAST_BYTES // max(1, message_bytes)))
-        socket = self._make(zmq.PUB, _ACKNOWLEDGED, high_water_mark=mark)
-        self._bound(socket, SUBSCRIPTION_BYTES_AT_MOST)
-        return socket, _bind(socket, bind, port)
+        line = self._make(zmq.PUB, _ACKNOWLEDGED, high_water_mark=mark)
+        self._bound(line, SUBSCRIPTION_BYTES_AT_MOST)
+        return line, _bind(line, bind, port)
 
-    def showing(self, bind: str, port: int) -> tuple[zmq.asyncio.Socket, int]:
+    def showing(self, bind: str, port: int) -> tuple[Line, int]:
         """Pictures to all who watch, and word of whoever begins and of the last one who ceases.
 
         Two wait for a viewer that does not keep up.
         """
         options = _ACKNOWLEDGED | {zmq.SNDBUF: VIEWER_BYTES, zmq.XPUB_VERBOSE: 1}
-        socket = self._make(zmq.XPUB, options, high_water_mark=2)
-        self._bound(socket, SUBSCRIPTION_BYTES_AT_MOST)
-        return socket, _bind(socket, bind, port)
+        line = self._make(zmq.XPUB, options, high_water_mark=2)
+        self._bound(line, SUBSCRIPTION_BYTES_AT_MOST)
+        return line, _bind(line, bind, port)
 
-    def local_broadcast(self, name: str, port: int) -> zmq.asyncio.Socket:
+    def local_broadcast(self, name: str, port: int) -> Line:
         """Headers alone to workers on this host."""
-        socket = self._make(zmq.PUB, {}, high_water_mark=1000)
-        listen_here(socket, name, port)
-        return socket
+        line = self._make(zmq.PUB, {}, high_water_mark=1000)
+        listen_here(line, name, port)
+        return line
 
-    def control_dealer(self, endpoint: str, identity: str) -> zmq.asyncio.Socket:
+    def control_dealer(self, endpoint: str, identity: str) -> Line:
         """A worker's end of the control socket."""
-        socket = self._make(zmq.DEALER, _HEARTBEAT | {zmq.IMMEDIATE: 1}, high_water_mark=1000)
-        socket.setsockopt(zmq.RCVHWM, CONTROL_QUEUED_AT_MOST)
-        self._bound(socket, HEADER_BYTES_AT_MOST)  # a welcome has the whole configuration
-        return self._connect(socket, endpoint, identity)
+        line = self._make(zmq.DEALER, _HEARTBEAT | {zmq.IMMEDIATE: 1}, high_water_mark=1000)
+        line.socket.setsockopt(zmq.RCVHWM, CONTROL_QUEUED_AT_MOST)
+        self._bound(line, HEADER_BYTES_AT_MOST)  # a welcome has the whole configuration
+        return self._connect(line, endpoint, identity)
 
-    def bulk_dealer(self, endpoint: str, identity: str, message_bytes: int) -> zmq.asyncio.Socket:
+    def bulk_dealer(self, endpoint: str, identity: str, message_bytes: int) -> Line:
         """A worker's end of the gradients socket."""
         # All workers answer at once; what the system would let a dozen queue is more than a switch can hold.
         options = _ACKNOWLEDGED | {zmq.IMMEDIATE: 1, zmq.SNDBUF: 2**20}
-        socket = self._make(zmq.DEALER, options, high_water_mark=4)
-        self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
-        return self._connect(socket, endpoint, identity)
+        line = self._make(zmq.DEALER, options, high_water_mark=4)
+        self._bound(line, max(message_bytes, HEADER_BYTES_AT_MOST))
+        return self._connect(line, endpoint, identity)
 
-    def subscriber(self, endpoint: str, message_bytes: int) -> zmq.asyncio.Socket:
+    def subscriber(self, endpoint: str, message_bytes: int) -> Line:
         """A worker's end of a broadcast."""
-        socket = self._make(zmq.SUB, _ACKNOWLEDGED, high_water_mark=4)
-        self._bound(socket, max(message_bytes, HEADER_BYTES_AT_MOST))
-        socket.setsockopt(zmq.SUBSCRIBE, b"")
-        return self._connect(socket, endpoint)
+        line = self._make(zmq.SUB, _ACKNOWLEDGED, high_water_mark=4)
+        self._bound(line, max(message_bytes, HEADER_BYTES_AT_MOST))
+        line.socket.setsockopt(zmq.SUBSCRIBE, b"")
+        return self._connect(line, endpoint)
 
-    def viewer(self, endpoint: str) -> zmq.asyncio.Socket:
+    def viewer(self, endpoint: str) -> Line:
         """A viewer's end."""
-        socket = self._make(zmq.SUB, _ACKNOWLEDGED | {zmq.RCVBUF: VIEWER_BYTES}, high_water_mark=2)
-        self._bound(socket, HEADER_BYTES_AT_MOST)
-        socket.setsockopt(zmq.SUBSCRIBE, b"")
-        return self._connect(socket, endpoint)
+        line = self._make(zmq.SUB, _ACKNOWLEDGED | {zmq.RCVBUF: VIEWER_BYTES}, high_water_mark=2)
+        self._bound(line, HEADER_BYTES_AT_MOST)
+        line.socket.setsockopt(zmq.SUBSCRIBE, b"")
+        return self._connect(line, endpoint)
 
-    async def watch(self, socket: zmq.asyncio.Socket, handshakes: Handshakes) -> None:
+    async def watch(self, line: Line, handshakes: Handshakes) -> None:
         """See to it that a socket of a worker is connected, for ever; there must be one watch for each.
 
         Raises:
             AuthenticationFailed: the master will never let this worker in.
         """
         loop = asyncio.get_running_loop()
+        heard: asyncio.Queue[list[zmq.Frame]] = asyncio.Queue()
+        self._monitors[line].listen(heard.put_nowait, _raise)
         given_up: asyncio.TimerHandle | None = None
         try:
             while True:
-                event = await self._monitors[socket].recv_multipart()
+                event = [frame.bytes for frame in await heard.get()]
                 if given_up is not None:
                     given_up.cancel()
                 kind = parse_monitor_message(event)["event"]
                 if kind == zmq.EVENT_DISCONNECTED:  # after a frame that is too large ZeroMQ tries no more, silently
-                    given_up = loop.call_later(GIVEN_UP_SECONDS, _connect_anew, socket)
+                    given_up = loop.call_later(GIVEN_UP_SECONDS, _connect_anew, line)
                 elif kind in _HANDSHAKES and await loop.run_in_executor(None, handshakes.take, event):
-                    _connect_anew(socket)
+                    _connect_anew(line)
         finally:
             if given_up is not None:
                 given_up.cancel()
 
-    def _make(self, kind: int, options: dict[zmq.SocketOption, int], *, high_water_mark: int) -> zmq.asyncio.Socket:
-        socket: zmq.asyncio.Socket = self._context.socket(kind, socket_class=Socket)
-        self._sockets.append(socket)
+    def _make(self, kind: int, options: dict[zmq.SocketOption, int], *, high_water_mark: int) -> Line:
+        socket = self._context.socket(kind)
+        line = Line(socket)
+        self._lines.append(line)
         for option, value in (_COMMON | options | _secured(self._security)).items():
             socket.setsockopt(option, value)
         socket.setsockopt(zmq.SNDHWM, high_water_mark)
         socket.setsockopt(zmq.RCVHWM, high_water_mark)
         if self._gate is not None:
-            monitor = zmq.Socket[bytes](self._context, zmq.PAIR)
+            monitor = self._context.socket(zmq.PAIR)
             _tell(socket, zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL, monitor)
             _listen(monitor, self._gate.watch)
-        return socket
+        return line
 
-    def _bound(self, socket: zmq.asyncio.Socket, nbytes: int) -> None:
+    def _bound(self, line: Line, nbytes: int) -> None:
         """No frame of more bytes comes in; encrypted ones are a little longer than what is in them."""
-        socket.setsockopt(zmq.MAXMSGSIZE, nbytes if self._security == PLAIN else nbytes + CURVE_BYTES)
+        line.socket.setsockopt(zmq.MAXMSGSIZE, nbytes if self._security == PLAIN else nbytes + CURVE_BYTES)
 
-    def _connect(self, socket: zmq.asyncio.Socket, address: str, identity: str = "") -> zmq.asyncio.Socket:
+    def _connect(self, line: Line, address: str, identity: str = "") -> Line:
         if identity:
-            socket.setsockopt(zmq.ROUTING_ID, identity.encode())
+            line.socket.setsockopt(zmq.ROUTING_ID, identity.encode())
         # Before it is connected: ZeroMQ tells of a key that is not on the list once, and then tries no more.
-        monitor: zmq.asyncio.Socket = self._context.socket(zmq.PAIR)
-        _tell(socket, _OF_WORKERS, monitor)
-        self._monitors[socket] = monitor
-        socket.connect(address)
-        return socket
+        monitor = self._context.socket(zmq.PAIR)
+        _tell(line.socket, _OF_WORKERS, monitor)
+        self._monitors[line] = Line(monitor)
+        line.socket.connect(address)
+        return line
 
     def _open_gate(self, server: CurveServer) -> Gate:
         gate = Gate(server.name_of)
-        asked = zmq.Socket[bytes](self._context, zmq.ROUTER)  # a REP would be stuck after a request without an answer
+        asked = self._context.socket(zmq.ROUTER)  # a REP would be stuck after a request without an answer
         asked.bind(ZAP_ENDPOINT)
         _listen(asked, lambda request: asked.send_multipart([*request[:2], *gate.answer(request[2:])]))
         return gate
 
 
-def _connect_anew(socket: zmq.asyncio.Socket) -> None:
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _connect_anew(line: Line) -> None:
     """Where it was connected before, which ZeroMQ has given up."""
-    endpoint = socket.getsockopt_string(zmq.LAST_ENDPOINT)
-    socket.disconnect(endpoint)
-    socket.connect(endpoint)
+    endpoint = line.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+    line.socket.disconnect(endpoint)
+    line.socket.connect(endpoint)
+    line.look()
 
 
-def send_now(socket: zmq.asyncio.Socket, frames: Sequence[Any]) -> BaseException | None:
-    """Send without waiting, large frames without copying; returns what went wrong instead of raising it.
-
-    zmq.Again is a peer whose queue is full, EHOSTUNREACH one that is gone.
-    """
-    future = cast("asyncio.Future[Any]", socket.send_multipart(frames, flags=zmq.DONTWAIT, copy=False))
-    return future.exception()
-
-
-def listen_here(socket: zmq.asyncio.Socket, name: str, port: int) -> None:
+def listen_here(line: Line, name: str, port: int) -> None:
     """Listen at a name of this host, too."""
-    socket.bind(endpoint(name, port))
+    line.socket.bind(endpoint(name, port))
 
 
 def endpoint(host: str, port: int) -> str:
@@ -290,9 +270,9 @@ def endpoint(host: str, port: int) -> str:
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
-def _bind(socket: zmq.asyncio.Socket, host: str, port: int) -> int:
+def _bind(line: Line, host: str, port: int) -> int:
     try:
-        socket.bind(endpoint(host, port))
+        line.socket.bind(endpoint(host, port))
     except zmq.ZMQError as error:
         advice = "net.bind must be an address of this machine, for example 127.0.0.1 or 0.0.0.0."
         if error.errno in {zmq.EADDRINUSE, errno.EACCES}:
@@ -301,11 +281,11 @@ def _bind(socket: zmq.asyncio.Socket, host: str, port: int) -> int:
                 "or net.port=0 for free ones."
             )
         raise ConfigError(f"cannot listen on {host} port {port}: {error.strerror}. {advice}") from None
-    last = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+    last = line.socket.getsockopt_string(zmq.LAST_ENDPOINT)
     return port or int(last.rpartition(":")[2])
 
 
-def _tell(socket: zmq.asyncio.Socket, events: int, monitor: zmq.Socket[Any]) -> None:
+def _tell(socket: Raw, events: int, monitor: Raw) -> None:
     """From now on the monitor hears of these events of a socket."""
     name = f"inproc://monitor-{uuid.uuid4().hex}"
     socket.monitor(name, events)
@@ -327,7 +307,7 @@ def _secured(security: Security) -> dict[zmq.SocketOption, int | bytes]:
             return {}
 
 
-def _listen(source: zmq.Socket[bytes], take: Callable[[list[bytes]], Any]) -> None:
+def _listen(source: Raw, take: Callable[[list[bytes]], Any]) -> None:
     """Give every message to ``take``, on a thread of its own, which closes the socket at the end of its context."""
 
     def listen() -> None:

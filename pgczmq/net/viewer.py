@@ -10,12 +10,12 @@ A master takes no notice of it, and nothing that a peer sends ends it.
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-import zmq.asyncio
+import zmq
 
 from pgczmq.errors import MasterUnreachable, WireError
 from pgczmq.net import wire
@@ -105,11 +105,10 @@ class Viewer:
         while self.failure is None and not self._closed.is_set():
             address = await self._address()
             with Sockets(security=self._security) as sockets:
-                socket = sockets.viewer(endpoint(address, self._port))
+                line = sockets.viewer(endpoint(address, self._port))
+                line.listen(self._take, self._failed)
                 handshakes = Handshakes(address, self._port, self._security, who="this viewer")
-                await self._first_of(
-                    sockets.watch(socket, handshakes), self._take(socket), self._silence(), self._until_closed()
-                )
+                await self._first_of(sockets.watch(line, handshakes), self._silence(), self._until_closed())
 
     async def _first_of(self, *routines: Coroutine[Any, Any, None]) -> None:
         """Run them until one ends, for whatever reason; what failed is told."""
@@ -119,8 +118,12 @@ class Viewer:
             task.cancel()
         for error in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(error, Exception):
-                self.failure = error
-                self.news.set()
+                self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self.failure = error
+        self.news.set()
+        self._closed.set()
 
     async def _address(self) -> str:
         """The numeric one; the name itself while nobody knows it."""
@@ -139,15 +142,13 @@ class Viewer:
     async def _until_closed(self) -> None:
         await self._closed.wait()
 
-    async def _take(self, socket: zmq.asyncio.Socket) -> None:
-        """Keep the newest picture, for ever; whatever else comes is somebody else's."""
-        while True:
-            frames = await socket.recv_multipart()
-            try:
-                metrics = wire.to_viewer(frames[0])
-            except WireError as error:
-                self._foreign = words(str(error))
-                continue
-            self._foreign = ""
-            self._newest = self._clock(), metrics
-            self.news.set()
+    def _take(self, frames: Sequence[zmq.Frame]) -> None:
+        """Keep the newest picture; whatever else comes is somebody else's."""
+        try:
+            metrics = wire.to_viewer(frames[0].buffer)
+        except WireError as error:
+            self._foreign = words(str(error))
+            return
+        self._foreign = ""
+        self._newest = self._clock(), metrics
+        self.news.set()

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import zmq
-import zmq.asyncio
 
 from pgczmq.core import pipeline
 from pgczmq.core.pipeline import Pipeline
@@ -21,6 +20,7 @@ from pgczmq.net.answers import Answers
 from pgczmq.net.beside import Beside
 from pgczmq.net.compute import WorkerCompute
 from pgczmq.net.conditions import Conditions
+from pgczmq.net.line import Line
 from pgczmq.net.payload import Lease, Sealed
 from pgczmq.net.tasks import Start
 from pgczmq.net.timesheet import StepTimes, Timesheet
@@ -76,7 +76,7 @@ class Workbench:
         mine: dict[str, Any],
         *,
         ends: Ends,
-        gradients: zmq.asyncio.Socket,
+        gradients: Line,
         beside: Beside,
         start: Start,
     ) -> None:
@@ -85,7 +85,7 @@ class Workbench:
         self._conditions = prepared.conditions
         self._mine = mine
         self._ends = ends
-        self.answers = Answers(gradients, mine, conditions=prepared.conditions, start=start)
+        self.answers = Answers(gradients, mine, prepared.conditions)
         self._beside = beside
         self._start = start
         self._beats_waited = 0  # for parameters
@@ -209,7 +209,7 @@ class Workbench:
     def _evaluate(self, command: pipeline.EvaluatePlace) -> None:
         assert self._in_hand is not None and self._in_hand.step == command.step
         lease, upcoming = self._in_hand.lease, self._pipeline.upcoming()
-        self._beside.call("evaluate", self._evaluated, self._compute_place, command, upcoming, lease)
+        self._beside.call(self._conditions.evaluating, self._evaluated, self._compute_place, command, upcoming, lease)
 
     def _evaluated(self, loss: float | None) -> None:
         at = time.monotonic()

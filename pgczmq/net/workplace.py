@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import zmq
-import zmq.asyncio
 
 from pgczmq.errors import WireError
 from pgczmq.net import wire
 from pgczmq.net.beside import Beside
 from pgczmq.net.born import MasterLost
+from pgczmq.net.line import Line
 from pgczmq.net.payload import Way
 from pgczmq.net.sockets import Sockets, endpoint
 from pgczmq.net.tasks import Start
@@ -49,7 +49,7 @@ class Workplace:
         except OSError as error:
             raise MasterLost(f"the master's memory is gone: {error}") from None
 
-    def open(self, sockets: Sockets, host: str) -> list[zmq.asyncio.Socket]:
+    def open(self, sockets: Sockets, host: str) -> list[Line]:
         """The sockets for payloads, to be listened to and dropped with the life.
 
         Args:

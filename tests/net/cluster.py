@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,7 @@ from pgczmq.net.conditions import Conditions
 from pgczmq.net.exchange import Exchange
 from pgczmq.net.faulty import conditions_of
 from pgczmq.net.hub import Assignment, Hub
+from pgczmq.net.line import Failed, Line, Take
 from pgczmq.net.master import Ending, Master
 from pgczmq.net.sockets import Sockets, endpoint
 from pgczmq.net.workbench import Prepared
@@ -275,9 +276,8 @@ class Stranger:
         self.sockets = Sockets()
         self.sockets.farewell = 1.0  # what the test has sent leaves
         self.ports = cluster.hub.ports
-        self.control = self.sockets.control_dealer(
-            endpoint("127.0.0.1", self.ports.control), f"{'?' if worker is None else worker}:{self.incarnation}"
-        )
+        name = f"{'?' if worker is None else worker}:{self.incarnation}"
+        self.control = Asked(self.sockets.control_dealer(endpoint("127.0.0.1", self.ports.control), name))
 
     def __enter__(self) -> "Stranger":
         return self
@@ -311,8 +311,8 @@ class Stranger:
         self.worker = welcome.worker
         name = f"{self.worker}:{self.incarnation}"
         nbytes = 4 * self.cluster.size
-        self.bulk = self.sockets.bulk_dealer(endpoint("127.0.0.1", self.ports.gradients), name, nbytes)
-        self.broadcast = self.sockets.subscriber(endpoint("127.0.0.1", self.ports.params), nbytes)
+        self.bulk = Asked(self.sockets.bulk_dealer(endpoint("127.0.0.1", self.ports.gradients), name, nbytes))
+        self.broadcast = Asked(self.sockets.subscriber(endpoint("127.0.0.1", self.ports.params), nbytes))
         await self.broadcast.recv_multipart()
         return welcome
 
@@ -337,23 +337,63 @@ def _packed(message: wire.Header | bytes) -> bytes:
     return message if isinstance(message, bytes) else wire.pack(message)
 
 
-class Intercepted:
-    """A socket of which ``swallow`` takes out messages that are received: a network that loses them."""
+class Asked:
+    """A line whose messages are asked for, one by one."""
 
-    def __init__(self, socket: Any, swallow: Callable[[list[zmq.Frame]], bool]) -> None:
-        self._socket = socket
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self._came: asyncio.Queue[list[bytes]] | None = None
+
+    async def recv_multipart(self) -> list[bytes]:
+        if self._came is None:
+            came = self._came = asyncio.Queue()
+            self.line.listen(lambda frames: came.put_nowait([frame.bytes for frame in frames]), unexpected)
+        return await self._came.get()
+
+    async def recv(self) -> bytes:
+        [frame] = await self.recv_multipart()
+        return frame
+
+    async def send_multipart(self, frames: Sequence[Any]) -> None:
+        """Once it is with ZeroMQ."""
+        sending = self.line.send(frames)
+        while sending.tracker is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+    async def send(self, frame: Any) -> None:
+        await self.send_multipart([frame])
+
+    def send_now(self, frames: Sequence[Any]) -> zmq.ZMQError | None:
+        return self.line.send_now(frames)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.line.socket, name)
+
+
+def unexpected(error: Exception) -> None:
+    """What a test does not provoke."""
+    raise error
+
+
+class Intercepted:
+    """A line of which ``swallow`` takes out messages that are received: a network that loses them."""
+
+    def __init__(self, line: Line, swallow: Callable[[list[zmq.Frame]], bool]) -> None:
+        self._line = line
         self._swallow = swallow
         self.swallowed: list[Any] = []
 
-    async def recv_multipart(self, **options: Any) -> list[zmq.Frame]:
-        while True:
-            frames: list[zmq.Frame] = await self._socket.recv_multipart(**options)
-            if not self._swallow(frames):
-                return frames
-            self.swallowed.append(frames)
+    def listen(self, take: Take, failed: Failed) -> None:
+        def sift(frames: list[zmq.Frame]) -> None:
+            if self._swallow(frames):
+                self.swallowed.append(frames)
+            else:
+                take(frames)
+
+        self._line.listen(sift, failed)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)
+        return getattr(self._line, name)
 
 
 def scheme(name: str, workers: int, **settings: object) -> Scheme:

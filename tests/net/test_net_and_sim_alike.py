@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import shared_memory
+import zmq
+from cluster import shared_memory, unexpected
 from gated_worker import SIZE
 from numpy_task import NumpyMaster
 
@@ -24,7 +25,7 @@ from pgczmq.core import schemes
 from pgczmq.core.schemes import Scheme, Settings
 from pgczmq.net import wire
 from pgczmq.net.exchange import Exchange, Version
-from pgczmq.net.hub import Assignment, Hub
+from pgczmq.net.hub import Assignment, Hub, Peer
 from pgczmq.net.sockets import Sockets
 from pgczmq.sim.crew import Crew
 from pgczmq.sim.training import TimingOnly
@@ -80,20 +81,18 @@ class Script:
     counts: asyncio.Event = field(default_factory=asyncio.Event)
     busy: bool = False
 
-    async def read_control(self) -> None:
+    def take_control(self, peer: Peer, frames: list[zmq.Frame]) -> None:
         """Let the worker in, and tell it that it counts once it has heard the broadcast."""
-        async for peer, frames in self.hub.control_messages():
-            message = wire.to_master(frames[0].buffer)
-            match message:
-                case wire.Hello():
-                    self.hub.note_hello(peer, message)
-                    self.hub.admit(WORKER, message.incarnation, 600.0)  # it says nothing of itself
-                case wire.Prepared():
-                    self.hub.exchange.agree(message.incarnation, message.payload)
-                    self.hub.send_control(
-                        message.incarnation, wire.Beat(ready=True, open_step=-1, arrived=[], **self.hub.mine)
-                    )
-                    self.counts.set()
+        message = wire.to_master(frames[0].buffer)
+        match message:
+            case wire.Hello():
+                self.hub.note_hello(peer, message)
+                self.hub.admit(WORKER, message.incarnation, 600.0)  # it says nothing of itself
+            case wire.Prepared():
+                self.hub.exchange.agree(message.incarnation, message.payload)
+                beat = wire.Beat(ready=True, open_step=-1, arrived=[], **self.hub.mine)
+                self.hub.send_control(message.incarnation, beat)
+                self.counts.set()
 
     async def call(self) -> None:
         """What the worker has to hear before it counts; it may not listen to the first ones yet."""
@@ -101,11 +100,10 @@ class Script:
             self.hub.publish(wire.Beacon(**self.hub.mine))
             await asyncio.sleep(CALL_SECONDS)
 
-    async def read_gradients(self) -> None:
-        async for _, frames in self.hub.gradient_messages():
-            message = wire.to_master(frames[0].buffer)
-            if isinstance(message, wire.Gradient):
-                self.answers.append(message)
+    def take_gradients(self, _: Peer, frames: list[zmq.Frame]) -> None:
+        message = wire.to_master(frames[0].buffer)
+        if isinstance(message, wire.Gradient):
+            self.answers.append(message)
 
     async def play(self, log: list[int | None]) -> None:
         """Each entry is sent when the worker has taken the one before."""
@@ -171,13 +169,14 @@ async def script(settings: dict[str, Any], delay: float, payload: str) -> AsyncI
             stdout=asyncio.subprocess.PIPE,
         )
         here = Script(hub, compute, process)
-        reading = [asyncio.create_task(does) for does in (here.read_control(), here.call(), here.read_gradients())]
+        hub.listen(here.take_control, here.take_gradients, unexpected)
+        calling = asyncio.create_task(here.call())
         try:
             yield here
         finally:
-            for task in reading:
-                task.cancel()
-            await asyncio.gather(*reading, return_exceptions=True)
+            hub.ignore()
+            calling.cancel()
+            await asyncio.gather(calling, return_exceptions=True)
             process.kill()
             await process.communicate()  # closes its pipes
 

@@ -471,9 +471,9 @@ async def test_every_socket_of_both_ends_is_encrypted(keys):
         params, _ = master.broadcast("127.0.0.1", 0, 10)
         here = master.local_broadcast(f"ipc://@pgczmq-test-{uuid.uuid4().hex}", 1)
         for one in (control, bulk, params, here):
-            assert (one.getsockopt(zmq.MECHANISM), one.getsockopt(zmq.CURVE_SERVER)) == (zmq.CURVE, 1)
-            assert one.getsockopt(zmq.ZAP_ENFORCE_DOMAIN) == 1
+            assert (one.socket.getsockopt(zmq.MECHANISM), one.socket.getsockopt(zmq.CURVE_SERVER)) == (zmq.CURVE, 1)
+            assert one.socket.getsockopt(zmq.ZAP_ENFORCE_DOMAIN) == 1
         address = endpoint("127.0.0.1", port)
         dealers = (worker.control_dealer(address, "1:a"), worker.bulk_dealer(address, "1:a", 10))
         for one in (*dealers, worker.subscriber(address, 10)):
-            assert (one.getsockopt(zmq.MECHANISM), one.getsockopt(zmq.CURVE_SERVER)) == (zmq.CURVE, 0)
+            assert (one.socket.getsockopt(zmq.MECHANISM), one.socket.getsockopt(zmq.CURVE_SERVER)) == (zmq.CURVE, 0)

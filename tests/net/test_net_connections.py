@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from cluster import HANG_SECONDS, Cluster, Stranger, is_event, rules, running, scheme
+from cluster import HANG_SECONDS, Asked, Cluster, Stranger, is_event, rules, running, scheme
 from test_net_lives import free_ports, master_of
 
 from pgczmq.bench.torture.matrix.links import Link, Trap, Way
@@ -43,13 +43,13 @@ async def test_a_worker_that_could_not_be_reached_while_it_prepared_is_sent_its_
         with Stranger(cluster, 0) as one:
             await one.say(one.hello())
             welcome = await one.hear(wire.Welcome)
-            one.control.close(linger=0)
+            one.control.line.close(linger=0)
             await cluster.saw(is_event("left", 0))
             name = f"0:{one.incarnation}"
-            one.control = one.sockets.control_dealer(endpoint("127.0.0.1", one.ports.control), name)
+            one.control = Asked(one.sockets.control_dealer(endpoint("127.0.0.1", one.ports.control), name))
             await one.say(wire.Heartbeat(state="preparing", step=-1, **one.mine))
             beat = await one.hear(wire.Beat)
-            broadcast = one.sockets.subscriber(endpoint("127.0.0.1", welcome.params_port), 4 * cluster.size)
+            broadcast = Asked(one.sockets.subscriber(endpoint("127.0.0.1", welcome.params_port), 4 * cluster.size))
             frames = await broadcast.recv_multipart()
     assert not beat.ready, "it has not said yet that it is prepared"
     assert isinstance(wire.to_worker(frames[0]), wire.Beacon)

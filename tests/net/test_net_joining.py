@@ -319,7 +319,7 @@ async def test_the_master_survives_whatever_a_peer_sends(caplog):
             nameless = hostile.sockets._context.socket(zmq.DEALER)  # no identity, no header
             nameless.linger = 0
             nameless.connect(f"tcp://127.0.0.1:{cluster.hub.ports.control}")
-            await nameless.send(b"")
+            nameless.send(b"")
             await hostile.say(hostile.hello(worker=99))
             await hostile.hear(wire.Rejected)
             await hostile.send(hostile.gradient(10**6), bytes(4 * cluster.size))
@@ -339,9 +339,9 @@ async def test_a_worker_survives_whatever_a_master_sends(caplog):
         await cluster.saw(is_step(1))
         hub, incarnation = cluster.hub, cluster.hub.incarnation(1)
         identity = f"1:{incarnation}".encode()
-        for socket in (hub._control, hub._gradients):
+        for line in (hub._control, hub._gradients):
             for frames in ([b""], [b"\xc1"], [bytes(100)], [wire.pack(wire.Beacon(run="run-1", master="m"))]):
-                hub._send_now(socket, [identity, *frames])
+                hub._send_now(line, [identity, *frames])
         other = {"run": "run-0", "master": "master-0"}
         hub.send_control(incarnation, wire.Bye(exit=0, reason="not yours", **other))
         strange = wire.Params(step=10**6, k=1, batch_fraction=1.0, **other)

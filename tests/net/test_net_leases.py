@@ -41,6 +41,11 @@ def writers(steps, mutant=""):
     return Writers(1, writers=WRITERS, mutant=mutant).run(steps)
 
 
+def finds(scenario):
+    """Whether chance brings what is looked for in one of a few tries: a mutant lives through one of five."""
+    return any(scenario() for _ in range(8))
+
+
 # ---------------------------------------------------------------- parameters
 
 
@@ -59,7 +64,7 @@ def test_without_looking_whether_the_lease_holds_torn_parameters_are_used():
 
 
 def test_without_the_readers_lock_versions_are_written_over_that_somebody_reads():
-    assert readers(OF_MUTANTS, "locks nothing").unfair > 0
+    assert finds(lambda: readers(OF_MUTANTS, "locks nothing").unfair > 0)
 
 
 def test_without_the_writers_lock_versions_are_written_over_that_somebody_reads(monkeypatch):
@@ -68,12 +73,12 @@ def test_without_the_writers_lock_versions_are_written_over_that_somebody_reads(
         return True
 
     monkeypatch.setattr(Block, "try_to_write", take)
-    assert readers(OF_MUTANTS).unfair > 0
+    assert finds(lambda: readers(OF_MUTANTS).unfair > 0)
 
 
 def test_without_clearing_the_stamp_half_written_parameters_are_used(monkeypatch):
     monkeypatch.setattr(Block, "take_back", lambda self: None)
-    assert readers(OF_MUTANTS).torn > 0
+    assert finds(lambda: readers(OF_MUTANTS).torn > 0)
 
 
 # ---------------------------------------------------------------- gradients
@@ -88,7 +93,7 @@ def test_gradients_of_writers_stopped_and_killed_in_every_state_are_whole_while_
 
 @pytest.mark.parametrize("mutant", ["waits for nobody", "leaves the stamp"])
 def test_without_the_guards_of_gradients_they_are_torn(mutant):
-    assert writers(OF_MUTANTS, mutant).torn > 0
+    assert finds(lambda: writers(OF_MUTANTS, mutant).torn > 0)
 
 
 # ---------------------------------------------------------------- a whole run

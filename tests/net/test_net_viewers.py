@@ -12,8 +12,7 @@ import msgpack
 import msgspec
 import pytest
 import zmq
-import zmq.asyncio
-from cluster import MASTER, RUN, Cluster, Scene, is_step, rules, running, scheme
+from cluster import MASTER, RUN, Asked, Cluster, Scene, is_step, rules, running, scheme, unexpected
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from pgczmq.errors import AuthenticationFailed, ConfigError, WireError
 from pgczmq.net import showing, wire
 from pgczmq.net import viewer as module
 from pgczmq.net.auth import PLAIN, CurveClient, CurveServer, Security, new_pair
+from pgczmq.net.line import Line
 from pgczmq.net.ports import neighbours
 from pgczmq.net.sockets import Sockets, endpoint
 from pgczmq.net.viewer import Viewer
@@ -129,7 +129,7 @@ async def test_whoever_says_falsely_that_nobody_watches_is_not_believed_for_long
         with looking(cluster.hub.ports.control) as viewer:
             await until(viewer.news.is_set)
             with await asyncio.to_thread(Peer.subscriber, HERE, cluster.hub.ports.metrics) as stranger:
-                stranger.send([b"x", b"y"], [b""], [b"\x00y"], [b"\x00"], [b"x", b"\x00"])
+                stranger.send([b"x", b"y"], [b""], [b"\x00y"], [b"x", b"\x00"], [b"\x00"], [b"\x00"])
                 await until(lambda: not cluster.hub.watched.is_set())
                 at = viewer.seen().picture.at
                 await until(lambda: viewer.seen().picture.at > at + 1)
@@ -140,18 +140,16 @@ async def test_a_viewer_that_takes_nothing_costs_two_pictures_and_holds_nobody_u
     many = replace(PICTURE, workers=(WORKER,) * 500)
     frame = wire.pack(wire.Metrics(now=1.0, picture=many, run=RUN, master=MASTER))
     with Sockets() as sockets, Sockets() as others:
-        xpub, port = sockets.showing(HERE, 0)
-        quick = others.viewer(endpoint(HERE, port))
+        line, port = sockets.showing(HERE, 0)
+        xpub, got = Asked(line), list[object]()
+        others.viewer(endpoint(HERE, port)).listen(got.append, unexpected)
         with await asyncio.to_thread(Peer.subscriber, HERE, port) as slow:
             assert [await xpub.recv(), await xpub.recv()] == [b"\x01", b"\x01"]
-            got = 0
             for _ in range(200):
-                xpub.send_multipart([frame], flags=zmq.DONTWAIT)
-                while await quick.poll(20):
-                    await quick.recv()
-                    got += 1
+                xpub.send_now([frame])
+                await asyncio.sleep(0.02)
             held = len(slow.drain())
-        assert got > 150
+        assert len(got) > 150
         assert held < 100
 
 
@@ -164,7 +162,8 @@ class Pretended:
     def __init__(self, port: int = 0, run: str = RUN) -> None:
         self.sockets = Sockets()
         self._run = run
-        self._socket, self._port = self.sockets.showing(HERE, port)
+        line, self._port = self.sockets.showing(HERE, port)
+        self._socket = Asked(line)
 
     @property
     def control(self) -> int:
@@ -264,7 +263,8 @@ async def test_a_viewer_needs_a_key_that_is_on_the_list(listed: bool) -> None:
     (public, secret), (mine, own) = new_pair(), new_pair()
     server = CurveServer(secret, {mine: "vm-1"}.get if listed else {}.get)
     with Sockets(security=server) as sockets:
-        xpub, port = sockets.showing(HERE, 0)
+        line, port = sockets.showing(HERE, 0)
+        xpub = Asked(line)
         with looking(port - 3, CurveClient(public, own)) as viewer:
             if listed:
                 assert await xpub.recv() == b"\x01"
@@ -341,7 +341,7 @@ def test_where_a_neighbour_is_taken_others_are_looked_for() -> None:
     with Sockets() as sockets, system.socket() as somebody:
         taken: list[int] = []
 
-        def second(port: int) -> tuple[zmq.asyncio.Socket, int]:
+        def second(port: int) -> tuple[Line, int]:
             if not taken:  # somebody else is there just then
                 somebody.bind((HERE, port))
                 somebody.listen()
@@ -350,7 +350,7 @@ def test_where_a_neighbour_is_taken_others_are_looked_for() -> None:
 
         made, first = neighbours(sockets, 0, [lambda port: sockets.control_router(HERE, port), second])
         assert first + 1 != taken[0]
-        bound = [int(one.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]) for one in made]
+        bound = [int(one.socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]) for one in made]
         assert bound == [first, first + 1]
         with pytest.raises(ConfigError, match=f"port {taken[0]}"):
             neighbours(sockets, taken[0], [lambda port: sockets.control_router(HERE, port)])
