@@ -7,7 +7,8 @@ neither memory nor the log may grow with it:
 what                         bound
 ===========================  ==========================================================================================
 a control message            CONTROL_BYTES_AT_MOST; CONTROL_QUEUED_AT_MOST of one connection wait to be read
-a gradient message           its payload and a header; four of one connection wait to be read
+a gradient message           its payload and a header; four of one connection wait to be read, or 16 that are
+                             small
 frames of a message          FRAMES_AT_MOST are looked at, the others are read and dropped
 a header                     wire.HEADER_BYTES_AT_MOST
 a subscription               SUBSCRIPTION_BYTES_AT_MOST

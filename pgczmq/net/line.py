@@ -58,6 +58,7 @@ class Line:
         self._take: Take | None = None
         self._failed: Failed | None = None
         self._frames: list[zmq.Frame] = []  # of a message that is not read to its end
+        self._last: zmq.Frame | None = None  # that was read of it
         self._unsent: deque[tuple[Sequence[Any], Sending]] = deque()
 
     @property
@@ -121,7 +122,13 @@ class Line:
                 return False
             frames, self._frames = self._frames, []
             self._take(frames)
+            if not self._can(_CAN_READ):
+                return False
         return True
+
+    def _can(self, events: int) -> bool:
+        """Whether one of these can be done; asking is quicker than an error."""
+        return not self.socket.closed and int(self.socket.getsockopt(zmq.EVENTS)) & events != 0
 
     def _send_unsent(self) -> None:
         while self._unsent:
@@ -138,16 +145,18 @@ class Line:
         Raises:
             zmq.Again: there is none.
         """
-        frames = self._frames
-        if not frames:
-            frames.append(self.socket.recv(_NOW, copy=False))
-            self._last = frames[0]
+        frames, last = self._frames, self._last
+        if last is None:
+            last = self.socket.recv(_NOW, copy=False)
+            frames.append(last)
         for _ in range(FRAMES_IN_A_ROW):
-            if not self._last.more:
+            if not last.more:
+                self._last = None
                 return True
-            self._last = self.socket.recv(_NOW, copy=False)  # it has come with the others
+            last = self.socket.recv(_NOW, copy=False)  # it has come with the others
             if len(frames) < FRAMES_AT_MOST:
-                frames.append(self._last)
+                frames.append(last)
+        self._last = last
         return False
 
     # ------------------------------------------------------------ out
@@ -185,5 +194,5 @@ class Line:
             return tracker
         finally:  # ZeroMQ tells once that something can be done: it may have told this call
             wanted = (_CAN_READ if self._take is not None else 0) | (_CAN_WRITE if self._unsent else 0)
-            if wanted and int(self.socket.getsockopt(zmq.EVENTS)) & wanted:
+            if wanted and self._can(wanted):
                 self.look()

@@ -1,6 +1,6 @@
 """The master's driver: sockets and clock in, the engine's commands out.
 
-One reader task per socket for its whole life, nothing but the engine decides, and everything slow (combining,
+One listener per socket for its whole life, nothing but the engine decides, and everything slow (combining,
 checkpoints, evaluation) runs beside the loop. A peer can make no message that ends the master.
 """
 

@@ -57,7 +57,7 @@ class Workplace:
         """
         host = host if self._way == "tcp" else self._welcome.local
         name = f"{self._welcome.worker}:{self._mine['incarnation']}"
-        total = self._ends.size.total
+        total = self._ends.size.total if self._way == "tcp" else 0
         self._gradients = sockets.bulk_dealer(endpoint(host, self._welcome.gradients_port), name, total)
         return [self._gradients, sockets.subscriber(endpoint(host, self._welcome.params_port), total)]
 

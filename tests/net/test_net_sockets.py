@@ -97,6 +97,20 @@ def test_what_comes_in_is_bounded(made, name):
         assert marks[0] == (factory.BROADCAST_BYTES // BYTES if name == "broadcast" else 1000)
 
 
+@pytest.mark.parametrize(
+    ("nbytes", "at_the_master", "at_a_worker"),
+    [(0, 16, 64), (4_000, 16, 64), (32_768, 16, 32), (131_072, 8, 8), (1_000_000, 4, 4), (46_800_000, 4, 4)],
+)
+def test_small_messages_may_wait_in_numbers(nbytes, at_the_master, at_a_worker):
+    """Two threads wake each other up whenever half of a queue was read."""
+    with Sockets() as sockets:
+        router, port = sockets.bulk_router("127.0.0.1", 0, nbytes)
+        dealer = sockets.bulk_dealer(endpoint("127.0.0.1", port), "1:abc", nbytes)
+        subscriber = sockets.subscriber(endpoint("127.0.0.1", port), nbytes)
+        for line, mark in ((router, at_the_master), (dealer, at_a_worker), (subscriber, at_a_worker)):
+            assert [line.socket.getsockopt(kind) for kind in (zmq.SNDHWM, zmq.RCVHWM)] == [mark, mark]
+
+
 @pytest.mark.parametrize(("nbytes", "mark"), [(1, 1000), (67_108, 1000), (46_800_000, 2), (2**30, 2), (0, 1000)])
 def test_a_broadcast_queues_about_64_mib(nbytes, mark):
     """X6, X20: 94, 140, 234 MB for a stopped subscriber at 1, 2, 4 messages of 46.8 MB."""
