@@ -167,8 +167,10 @@ def square_sum(block: FloatArray) -> float:
     """The sum of squares, in float32 row by row; where that overflows or all but vanishes, in float64."""
     rows = block[: block.size // _ROW * _ROW].reshape(-1, _ROW)
     rest = block[rows.size :]
-    products = np.matmul(rows[:, None, :], rows[:, :, None])
-    quick = float(np.add.reduce(products, axis=None, dtype=np.float64)) + float(np.dot(rest, rest))
+    quick = float(np.dot(rest, rest))
+    if rows.size:  # 1 of 6 us where there are none
+        products = np.matmul(rows[:, None, :], rows[:, :, None])
+        quick = float(np.add.reduce(products, axis=None, dtype=np.float64)) + quick
     if _LEAST_QUICK <= quick < math.inf:
         return quick
     exact = block.astype(np.float64)
