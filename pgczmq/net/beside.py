@@ -1,19 +1,18 @@
 """Where computing is done: on one thread beside the event loop, or right here when that is quicker than going there.
 
-Handing a call to a thread and its result back costs about 0.1 ms of processor time; a small model takes less.
+Handing a call to a thread and its result back costs about 0.1 ms of processor time; a small model takes less. Whoever
+shares a core is put off now and then: that makes no call a long one. Whatever waits does so on the thread.
 """
 
 import asyncio
 import contextlib
+import resource
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 SHORT_SECONDS = 0.0005
-"""Of work; longer calls gain by the way there."""
-PUT_OFF_SECONDS = 0.005
-"""From its begin to its end a short call takes no longer: where processes share a core, each may be put off in it."""
 SHORT_BEFORE = 8
 """A kind of call that was short so often in a row is made right here, until one of them is not."""
 
@@ -101,9 +100,9 @@ class Beside:
         self._thread.submit(last)
 
     def _timed(self, kind: str, function: Callable[..., Result], *arguments: Any) -> Result:
-        begun, worked = time.perf_counter(), time.thread_time()
+        before, begun = _used(), time.perf_counter()
         result = function(*arguments)
-        is_short = time.thread_time() - worked < SHORT_SECONDS and time.perf_counter() - begun < PUT_OFF_SECONDS
+        is_short = time.perf_counter() - begun < SHORT_SECONDS or _was_put_off(before, _used())
         self._short[kind] = self._short.get(kind, 0) + 1 if is_short else 0
         return result
 
@@ -119,6 +118,19 @@ class Beside:
             then(done.result())
         except Exception as unexpected:  # else it would end in the event loop's log, and nothing would go on
             self._failed(unexpected)
+
+
+def _used() -> resource.struct_rusage | None:
+    """What this thread has used, where the system tells."""
+    return resource.getrusage(resource.RUSAGE_THREAD) if hasattr(resource, "RUSAGE_THREAD") else None
+
+
+def _was_put_off(before: resource.struct_rusage | None, after: resource.struct_rusage | None) -> bool:
+    """Whether a call was long only because others had the core: it worked for a short time, and waited for nothing."""
+    if before is None or after is None:
+        return False
+    worked = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return worked < SHORT_SECONDS and after.ru_nvcsw == before.ru_nvcsw
 
 
 def _hand_back(loop: asyncio.AbstractEventLoop, back: Callable[..., None], done: Future[Any], *whom: Any) -> None:

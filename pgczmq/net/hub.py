@@ -185,7 +185,7 @@ class Hub:
         return before != incarnation
 
     def reject(self, incarnation: str, reason: str) -> bool:
-        """Turn a worker away that said hello; tells whether this is worth a record, as in ``blame``."""
+        """Turn a worker away that said hello; tells whether this is worth a record, as in ``Blame``."""
         identity = self._turn_away(incarnation, reason)
         return identity is not None and self.blamed.count(identity)
 

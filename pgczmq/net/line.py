@@ -55,8 +55,9 @@ class Line:
     def __init__(self, socket: zmq.Socket[bytes]) -> None:
         self.socket = socket
         self._loop: asyncio.AbstractEventLoop | None = None  # while it tells when something can be done
+        self._due = False  # a look, at the loop's next turn
         self._take: Take | None = None
-        self._failed: Failed | None = None
+        self._failed: Failed = _raise
         self._frames: list[zmq.Frame] = []  # of a message that is not read to its end
         self._last: zmq.Frame | None = None  # that was read of it
         self._unsent: deque[tuple[Sequence[Any], Sending]] = deque()
@@ -77,11 +78,11 @@ class Line:
     def listen(self, take: Take, failed: Failed) -> None:
         """Give every message to ``take`` from now on; an error that it raises ends that, and is told."""
         self._take, self._failed = take, failed
-        self._attend().call_soon(self._wake)
+        self._attend()
 
     def ignore(self) -> None:
         """Nothing is read any more."""
-        self._take = self._failed = None
+        self._take = None
         if self._loop is not None and not self._unsent:
             if not self._loop.is_closed():
                 self._loop.remove_reader(self.socket.FD)
@@ -89,26 +90,38 @@ class Line:
 
     def look(self) -> None:
         """Whatever is asked of a socket, ZeroMQ may have told it that there is something to do, and tells it once."""
-        if self._loop is not None:
-            self._loop.call_soon(self._wake)
+        if self._loop is not None and not self._due:
+            self._due = True
+            self._loop.call_soon(self._look)
 
-    def _attend(self) -> asyncio.AbstractEventLoop:
+    def _look(self) -> None:
+        self._due = False
+        self._wake()
+
+    def _attend(self) -> None:
         if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._loop.add_reader(self.socket.FD, self._wake)
-        return self._loop
+            loop = asyncio.get_running_loop()
+            loop.add_reader(self.socket.FD, self._wake)
+            self._loop = loop
+        self.look()
 
     def _wake(self) -> None:
         """Send what has room now, and take what has come."""
+        if self._loop is None:
+            return
+        failed = self._failed
         try:
+            self._send_unsent()
             if self._take_some():
                 self.look()
-            self._send_unsent()
         except Exception as error:
-            if self._failed is None:
-                raise
-            self._failed(error)
-            self.ignore()
+            self._take = None
+            failed(error)
+        finally:
+            if self._take is None:
+                self.ignore()
+            if self._unsent:
+                self._look_if_wanted()
 
     def _take_some(self) -> bool:
         """Take what has come; whether there may be more."""
@@ -130,14 +143,21 @@ class Line:
         """Whether one of these can be done; asking is quicker than an error."""
         return not self.socket.closed and int(self.socket.getsockopt(zmq.EVENTS)) & events != 0
 
+    def _look_if_wanted(self) -> None:
+        """Something can be done by now that is still to be done."""
+        wanted = (_CAN_READ if self._take is not None else 0) | (_CAN_WRITE if self._unsent else 0)
+        if wanted and self._can(wanted):
+            self.look()
+
     def _send_unsent(self) -> None:
         while self._unsent:
-            frames, sending = self._unsent[0]
+            frames, sending = self._unsent.popleft()
             try:
                 sending.tracker = self._push(frames)
             except zmq.Again:
+                self._unsent.appendleft((frames, sending))
+                self._look_if_wanted()
                 return
-            self._unsent.popleft()
 
     def _read(self) -> bool:
         """Read on in the message that comes; whether it was read to its end.
@@ -173,16 +193,12 @@ class Line:
         return None
 
     def send(self, frames: Sequence[Any]) -> Sending:
-        """Send, behind what waits already, now or as soon as the peer can be reached."""
+        """Send, behind what waits already, now or as soon as the peer can be reached; for sockets with one peer."""
         sending = Sending()
-        if not self._unsent:
-            try:
-                sending.tracker = self._push(frames)
-                return sending
-            except zmq.Again:
-                pass
         self._unsent.append((frames, sending))
-        self._attend().call_soon(self._wake)
+        self._send_unsent()
+        if self._unsent:
+            self._attend()
         return sending
 
     def _push(self, frames: Sequence[Any]) -> zmq.MessageTracker:
@@ -193,6 +209,8 @@ class Line:
             tracker: zmq.MessageTracker = self.socket.send(last, _NOW, copy=False, track=True)
             return tracker
         finally:  # ZeroMQ tells once that something can be done: it may have told this call
-            wanted = (_CAN_READ if self._take is not None else 0) | (_CAN_WRITE if self._unsent else 0)
-            if wanted and self._can(wanted):
-                self.look()
+            self._look_if_wanted()
+
+
+def _raise(error: Exception) -> None:
+    raise error

@@ -101,6 +101,8 @@ class Pulse:
     def _send_beats(self) -> None:
         if self._engine.phase == "open" and self._now() - self._broadcast_at > self._heartbeat:
             self._hub.publish(wire.Beacon(step=self._engine.open_step, **self._hub.mine))
+        elif self._engine.phase == "starting":  # only who sends hears of subscribers that come and go
+            self._hub.publish(wire.Beacon(**self._hub.mine))
         for worker, incarnation in self._hub.admitted():
             self.send_beat(worker, incarnation)
 

@@ -194,12 +194,16 @@ class Sockets:
             AuthenticationFailed: the master will never let this worker in.
         """
         loop = asyncio.get_running_loop()
-        heard: asyncio.Queue[list[zmq.Frame]] = asyncio.Queue()
-        self._monitors[line].listen(heard.put_nowait, _raise)
+        heard: asyncio.Queue[list[zmq.Frame] | Exception] = asyncio.Queue()
+        monitor = self._monitors[line]
+        monitor.listen(heard.put_nowait, heard.put_nowait)
         given_up: asyncio.TimerHandle | None = None
         try:
             while True:
-                event = [frame.bytes for frame in await heard.get()]
+                said = await heard.get()
+                if isinstance(said, Exception):
+                    raise said
+                event = [frame.bytes for frame in said]
                 if given_up is not None:
                     given_up.cancel()
                 kind = parse_monitor_message(event)["event"]
@@ -208,6 +212,7 @@ class Sockets:
                 elif kind in _HANDSHAKES and await loop.run_in_executor(None, handshakes.take, event):
                     _connect_anew(line)
         finally:
+            monitor.ignore()
             if given_up is not None:
                 given_up.cancel()
 
@@ -253,10 +258,6 @@ def _mark(message_bytes: int, at_most: int) -> int:
     With a mark of 4 and small messages that is one wake-up of four: 17 in a step of 12 workers.
     """
     return max(4, min(at_most, QUEUED_BYTES // max(1, message_bytes)))
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 def _connect_anew(line: Line) -> None:

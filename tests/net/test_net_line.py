@@ -140,6 +140,69 @@ async def test_an_error_is_told_and_ends_the_listening(ends: Ends) -> None:
     assert [str(error) for error in told] == ["what was said"]
 
 
+async def test_an_error_costs_nothing_that_waits_to_be_sent(ends: Ends) -> None:
+    ends.router.socket.setsockopt(zmq.RCVHWM, 1)
+    dealer, told, came = ends.dealer(b"a", SNDHWM=1), list[Exception](), list[bytes]()
+    dealer.send([b"hello"])
+    ends.router.listen(lambda frames: came.append(frames[1].bytes), unexpected)
+    await until(lambda: came == [b"hello"])
+    ends.router.ignore()
+
+    def fail(_: list[zmq.Frame]) -> None:
+        raise ValueError("what was said")
+
+    dealer.listen(fail, told.append)
+    sendings = [dealer.send([b"%d" % number, bytes(2_000_000)]) for number in range(40)]
+    assert any(sending.tracker is None for sending in sendings), "some must wait"
+    ends.router.send_now([b"a", b"x"])
+    await until(lambda: bool(told))
+    ends.router.listen(lambda frames: came.append(frames[1].bytes), unexpected)
+    await until(lambda: len(came) == 41)
+    assert came[1:] == [b"%d" % number for number in range(40)]
+    assert all(sending.tracker is not None for sending in sendings)
+
+
+async def test_a_line_that_wants_nothing_is_not_woken(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends.router.socket.setsockopt(zmq.RCVHWM, 1)
+    dealer, woken = ends.dealer(b"a", SNDHWM=1), 0
+    sendings = [dealer.send([bytes(2_000_000)]) for _ in range(40)]
+    dealer.ignore()
+    ends.router.listen(lambda frames: None, unexpected)
+    await until(lambda: all(sending.tracker is not None for sending in sendings))
+    for _ in range(10):
+        ends.router.send_now([b"a", b"nobody listens"])
+    wake = Line._wake
+
+    def count(line: Line) -> None:
+        nonlocal woken
+        woken += line is dealer
+        wake(line)
+
+    monkeypatch.setattr(Line, "_wake", count)
+    await asyncio.sleep(0.2)
+    assert woken <= 1
+
+
+async def test_whoever_answers_all_that_comes_leaves_others_their_turn(ends: Ends) -> None:
+    """Each answer looks whether something has come; all of them together look once."""
+    dealer, answered, longest = ends.dealer(b"a"), 0, 0
+    for _ in range(1000):
+        dealer.send([b"x"])
+    await asyncio.sleep(0.2)
+
+    def answer(frames: list[zmq.Frame]) -> None:
+        nonlocal answered
+        answered += 1
+        ends.router.send_now([b"a", b"y"])
+
+    ends.router.listen(answer, unexpected)
+    while answered < 1000:
+        before = answered
+        await asyncio.sleep(0)
+        longest = max(longest, answered - before)
+    assert longest <= 2 * module.MESSAGES_IN_A_ROW
+
+
 async def test_a_line_may_be_closed_by_whoever_takes_its_message(ends: Ends) -> None:
     dealer, taken = ends.dealer(b"a"), list[bytes]()
 

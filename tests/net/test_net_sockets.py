@@ -303,7 +303,7 @@ def test_nothing_is_unpickled():
 
 
 def test_no_receive_is_ever_timed_out():
-    """X1: a cancelled receive loses its message. Readers live as long as their sockets."""
+    """X1: a cancelled receive loses its message. Nobody waits in a receive."""
     assert not offenders(r"asyncio\.timeout\w*\(|wait_for\(|RCVTIMEO|SNDTIMEO|\.poll\(", NET)
 
 
