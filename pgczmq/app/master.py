@@ -32,7 +32,7 @@ from pgczmq.net.compute import Aside, Snapshot
 from pgczmq.net.exchange import Exchange
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.master import Ending, Master
-from pgczmq.net.sockets import Sockets, endpoint
+from pgczmq.net.sockets import Sockets, endpoint, threads_for
 from pgczmq.recorder import RunLog
 from pgczmq.runlog import (
     EvalRecord,
@@ -175,7 +175,8 @@ class _Run:
             if model.start_evaluator is not None:
                 self._evaluator = await asyncio.to_thread(model.start_evaluator)
                 stack.callback(self._evaluator.close)
-            sockets = stack.enter_context(Sockets(min(4, processes.cores()), self._access.master))
+            threads = threads_for(4 * trained.parameter_count, processes.cores())
+            sockets = stack.enter_context(Sockets(threads, self._access.master))
             sockets.farewell = 0.5
             net = self._config.net
             exchange = Exchange(trained, payload=net.payload, wire_dtype=net.wire_dtype, workers=self._config.workers)

@@ -16,6 +16,8 @@ SHORT_SECONDS = 0.0005
 SHORT_BEFORE = 8
 """A kind of call that was short so often in a row is made right here, until one of them is not."""
 
+_THIS_THREAD: int | None = getattr(resource, "RUSAGE_THREAD", None)
+
 Result = TypeVar("Result")
 Failed = Callable[[BaseException], None]
 
@@ -122,7 +124,7 @@ class Beside:
 
 def _used() -> resource.struct_rusage | None:
     """What this thread has used, where the system tells."""
-    return resource.getrusage(resource.RUSAGE_THREAD) if hasattr(resource, "RUSAGE_THREAD") else None
+    return None if _THIS_THREAD is None else resource.getrusage(_THIS_THREAD)
 
 
 def _was_put_off(before: resource.struct_rusage | None, after: resource.struct_rusage | None) -> bool:

@@ -59,7 +59,7 @@ class Life:
         born: what it begins with.
         prepare: builds what it needs once it is welcome.
         thread: where it computes, behind what an earlier life has begun there.
-        heard: told of every message of the master's.
+        heard: told of every message of the master's, and when it came.
         welcomed: told of the welcome.
         works: told of the welcome, once the master counts on this worker.
 
@@ -74,7 +74,7 @@ class Life:
         *,
         prepare: Prepare,
         thread: ThreadPoolExecutor,
-        heard: Callable[[], None],
+        heard: Callable[[float], None],
         welcomed: Callable[[wire.Welcome], None],
         works: Callable[[wire.Welcome], None],
     ) -> None:
@@ -186,8 +186,9 @@ class Life:
         try:
             message = wire.to_worker(frames[0].buffer)
             self._check_master(message)
-            self._silence.heard(time.monotonic())
-            self._tell_heard()
+            at = time.monotonic()
+            self._silence.heard(at)
+            self._tell_heard(at)
             take(message, frames[1:])
         except WireError as error:
             self._refusals += 1

@@ -237,9 +237,9 @@ class Reception:
             raise WireError(f"a gradient of worker {header.worker} names one loss for each fresh partition it holds")
         if header.evaluations and len(header.evaluations) != len(header.fresh):
             raise WireError(f"a gradient of worker {header.worker} has one duration for each fresh partition")
-        if max(header.dropped_evaluated, default=0) > len(held):
+        if header.dropped_evaluated and max(header.dropped_evaluated) > len(held):
             raise WireError(f"worker {header.worker} evaluates at most {len(held)} partitions at a step it drops")
-        if header.ages.count(0) != len(header.fresh) or max(header.ages, default=0) > header.step:
+        if header.ages.count(0) != len(header.fresh) or (header.ages and max(header.ages) > header.step):
             raise WireError(f"the ages {header.ages} at step {header.step} are not those of {len(header.fresh)} fresh")
 
     def _record_latency(self, header: wire.Gradient, at: float, outcome: str) -> None:
@@ -269,6 +269,8 @@ class Reception:
 
 def _dropped(header: wire.Gradient) -> tuple[tuple[float, ...], ...]:
     """The steps that a worker gave up, as ``LatencyRecord`` has them."""
+    if not header.dropped:
+        return ()
     durations = iter(header.dropped_evaluations)
     each = zip(header.dropped, header.dropped_received_at, header.dropped_delay, header.dropped_evaluated, strict=True)
     return tuple([(step, at, delay, *islice(durations, evaluated)) for step, at, delay, evaluated in each])

@@ -285,6 +285,7 @@ class Metrics(FromMaster, frozen=True, kw_only=True, tag="metrics"):
 Message = TypeVar("Message", bound=Header)
 ToMaster = Hello | Prepared | Heartbeat | Leaving | Gradient | Pull | Query
 ToWorker = Welcome | Rejected | Beacon | Params | Beat | Again | Refused | Bye
+_WITH_REASON = (Rejected, Leaving, Refused, Bye)
 _TO_MASTER = msgspec.msgpack.Decoder(ToMaster)
 _TO_WORKER = msgspec.msgpack.Decoder(ToWorker)
 _TO_VIEWER = msgspec.msgpack.Decoder(Metrics)
@@ -293,10 +294,9 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=float)  # of NumPy's numbers, X13
 
 def pack(message: Header) -> bytes:
     """The header frame of a message."""
-    changes: dict[str, Any] = {"v": PROTOCOL}
-    if isinstance(message, Rejected | Leaving | Refused | Bye):
-        changes["reason"] = message.reason[:WORDS_AT_MOST]
-    return _ENCODER.encode(msgspec.structs.replace(message, **changes))
+    if isinstance(message, _WITH_REASON):
+        message = msgspec.structs.replace(message, reason=message.reason[:WORDS_AT_MOST])
+    return _ENCODER.encode(msgspec.structs.replace(message, v=PROTOCOL))
 
 
 class OtherVersion(WireError):

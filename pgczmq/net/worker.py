@@ -158,9 +158,9 @@ class Worker:
 
     # ------------------------------------------------------------ what a life tells
 
-    def _heard(self) -> None:
-        self._heard_at = time.monotonic()
-        self._silence.heard(self._heard_at)
+    def _heard(self, at: float) -> None:
+        self._heard_at = at
+        self._silence.heard(at)
 
     def _welcomed(self, welcome: wire.Welcome) -> None:
         self.number = welcome.worker

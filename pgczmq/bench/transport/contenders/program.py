@@ -29,7 +29,7 @@ from pgczmq.net.compute import Aside, Snapshot
 from pgczmq.net.exchange import Exchange
 from pgczmq.net.hub import Assignment, Hub
 from pgczmq.net.master import Ending, Master
-from pgczmq.net.sockets import Sockets
+from pgczmq.net.sockets import Sockets, threads_for
 from pgczmq.net.workbench import Prepared
 from pgczmq.net.worker import Worker
 from pgczmq.runlog import Record, StepRecord
@@ -151,7 +151,8 @@ async def _serve_master(work: Work, steps: int, listening: Listening, opened: Ca
             records.append(record)
 
     try:
-        with Sockets(min(4, processes.cores()), listening.security) as sockets:
+        threads = threads_for(4 * work.params, processes.cores())
+        with Sockets(threads, listening.security) as sockets:
             sockets.farewell = 0.5
             hub = _hub(sockets, scheme, listening, exchange)
             master = Master(
