@@ -29,7 +29,8 @@ def test_k_changes_and_a_replay_of_the_records_agrees(
     name: str, test: str, pgc_local: Callable[..., dict[str, Any]]
 ) -> None:
     policy = ("policy.name=adaptive-k", f"policy.test={test}", "policy.burn_in=10", "policy.increment=2")
-    slack = ("policy.threshold=-10",) if test == "pflug" else ()  # fires as soon as progress slows down a little
+    # Right after the burn-in, whatever the signs: who answers first is chance, and with it how long there is progress.
+    slack = ("policy.threshold=-12",) if test == "pflug" else ()
     result = pgc_local(*COMMON, f"scheme.name={name}", *policy, *slack, config=LINEAR)
     assert result["exit"] == 0, result["stderr"]
     directory = Path(result["run"])
