@@ -1,7 +1,7 @@
 """A ZeroMQ socket on the event loop: messages are handed over as they come, all that are there at one wake-up.
 
-zmq.asyncio makes a future and a task's turn of each message. On small models that is most of a step: 12 workers and
-1,000 parameters take half the processor time this way.
+zmq.asyncio makes a future and a task's turn of each message. On small models that counts: a bare loop of 12 workers
+with 1,000 parameters takes .53 to .59 of the processor time this way.
 """
 
 import asyncio

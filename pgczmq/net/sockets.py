@@ -263,7 +263,7 @@ class Sockets:
 def _mark(message_bytes: int, at_most: int) -> int:
     """How many messages wait. Whenever half of them were read ZeroMQ wakes up whoever writes them.
 
-    With a mark of 4 and small messages that is one wake-up of four: 17 in a step of 12 workers.
+    With marks of 4 and small messages a step of 12 workers has ten more switches between threads: 62, and 52 without.
     """
     return max(4, min(at_most, QUEUED_BYTES // max(1, message_bytes)))
 
