@@ -15,6 +15,7 @@ import shutil
 import signal
 import struct
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from multiprocessing import forkserver, resource_tracker
@@ -27,6 +28,7 @@ PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient
 _WITHOUT_TORCH = ["pgczmq.app.worker", "pgczmq.train.plain"]
 _OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
 _directory: str | None = None  # of the helper's socket, once there is a helper
+_DIRECTORY_BYTES = 103 - len("/pymp-12345678/listener-12345678")  # the name of a socket may have no more on any system
 of_a_run = False
 """Whether this process was started for a run, and not by whoever wanted one."""
 FILES = 65_536
@@ -47,7 +49,7 @@ def start_helper(task: str = "") -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     loaded = [*PRELOADED, *(module for begin, module in _OF_TASKS.items() if task.startswith(begin))]
     context.set_forkserver_preload(_WITHOUT_TORCH if task == plain.NAME else loaded)
-    _directory = multiprocessing.util.get_temp_dir()
+    _directory = _make_directory()
     # Ctrl+C is for this process to handle; the helper only learns to ignore it once it has loaded everything. The
     # tracker is started first, because its start takes every block of SIGINT away.
     resource_tracker.ensure_running()
@@ -66,6 +68,17 @@ def start_helper(task: str = "") -> ForkServerContext:
             else:
                 os.environ[name] = value
     return context
+
+
+def _make_directory() -> str:
+    """Where the helper's socket will be: in TMPDIR, unless its name would be too long there, as on batch systems."""
+    kept = tempfile.tempdir
+    if len(os.fsencode(tempfile.gettempdir())) > _DIRECTORY_BYTES:
+        tempfile.tempdir = "/tmp"
+    try:
+        return multiprocessing.util.get_temp_dir()
+    finally:
+        tempfile.tempdir = kept
 
 
 def spawn(context: ForkServerContext, target: Callable[..., None], *args: Any) -> ForkServerProcess:

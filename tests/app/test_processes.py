@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,14 +37,26 @@ def test_a_process_without_a_helper_leaves_with_its_exit_code(begin: str, tmp_pa
 
 
 def test_what_a_helper_needed_on_disk_is_removed(tmp_path: Path) -> None:
-    script, there = tmp_path / "script.py", tmp_path / "temporary"
+    script = tmp_path / "script.py"
     script.write_text(SCRIPT)
+    with tempfile.TemporaryDirectory(dir="/tmp") as there:
+        left = subprocess.run(
+            [sys.executable, str(script)], env={"TMPDIR": there}, capture_output=True, text=True, timeout=60
+        )
+        assert (left.returncode, left.stderr) == (75, "")
+        assert list(Path(there).iterdir()) == []
+
+
+def test_a_helper_is_there_where_the_name_of_its_socket_would_be_too_long(tmp_path: Path) -> None:
+    """And what it needed is removed from where it was put instead."""
+    script, there = tmp_path / "script.py", tmp_path / ("temporary" * 12)
+    script.write_text(SCRIPT.replace('os.listdir(os.environ["TMPDIR"])', "print(processes._directory) is None"))
     there.mkdir()
     left = subprocess.run(
         [sys.executable, str(script)], env={"TMPDIR": str(there)}, capture_output=True, text=True, timeout=60
     )
     assert (left.returncode, left.stderr) == (75, "")
-    assert list(there.iterdir()) == []
+    assert left.stdout.startswith("/tmp/") and not Path(left.stdout.strip()).exists()
 
 
 @pytest.mark.parametrize(("soft", "hard", "then"), [(256, 4096, 4096), (4096, 4096, 4096)])
