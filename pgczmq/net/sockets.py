@@ -6,10 +6,12 @@ any size, ROUTER drops silently, DEALER queues for a master that is not there, n
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import threading
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -46,6 +48,13 @@ QUEUED_BYTES = 2**20
 """So much waits in another socket, or four messages; headers beside it are not counted."""
 VIEWER_BYTES = 256 * 2**10
 """So much the system keeps for a viewer that takes nothing, at either end."""
+LOOPBACK_SENT, LOOPBACK_RECEIVED = 2**18, 2**20
+"""So much the system keeps on the loopback interface, where it can: what waits there was copied, and leaves the cache.
+
+A step of 12 x 46.8 MB each way takes .78 of the time that it takes with the system's own measure, up to 4 and 32 MB.
+Over a network that is wanted: an answer of the other side is a long time away.
+"""
+_RECEIVED_AT_MOST = Path("/proc/sys/net/core/rmem_max")
 CURVE_BYTES = 33
 """By so much a frame grows when it is encrypted (RFC 26: 8 for the command, 8 nonce, 16 to check it, 1 for flags)."""
 
@@ -138,7 +147,8 @@ class Sockets:
 
     def bulk_router(self, bind: str, port: int, message_bytes: int) -> tuple[Line, int]:
         """Gradients of all workers and parameters on request."""
-        line = self._make(zmq.ROUTER, _ROUTER | _ACKNOWLEDGED, high_water_mark=_mark(message_bytes, 16))
+        options = _ROUTER | _ACKNOWLEDGED | _buffers(bind)
+        line = self._make(zmq.ROUTER, options, high_water_mark=_mark(message_bytes, 16))
         self._bound(line, max(message_bytes, HEADER_BYTES_AT_MOST))
         return line, _bind(line, bind, port)
 
@@ -146,7 +156,7 @@ class Sockets:
         """Parameters to all who subscribe."""
         # At least 2, so that a beacon in the queue never costs anybody the parameters behind it.
         mark = max(2, min(1000, BROADCAST_BYTES // max(1, message_bytes)))
-        line = self._make(zmq.PUB, _ACKNOWLEDGED, high_water_mark=mark)
+        line = self._make(zmq.PUB, _ACKNOWLEDGED | _buffers(bind), high_water_mark=mark)
         self._bound(line, SUBSCRIPTION_BYTES_AT_MOST)
         return line, _bind(line, bind, port)
 
@@ -176,14 +186,15 @@ class Sockets:
     def bulk_dealer(self, endpoint: str, identity: str, message_bytes: int) -> Line:
         """A worker's end of the gradients socket."""
         # All workers answer at once; what the system would let a dozen queue is more than a switch can hold.
-        options = _ACKNOWLEDGED | {zmq.IMMEDIATE: 1, zmq.SNDBUF: 2**20}
+        options = _ACKNOWLEDGED | {zmq.IMMEDIATE: 1, zmq.SNDBUF: 2**20} | _buffers(_host(endpoint))
         line = self._make(zmq.DEALER, options, high_water_mark=_mark(message_bytes, 64))
         self._bound(line, max(message_bytes, HEADER_BYTES_AT_MOST))
         return self._connect(line, endpoint, identity)
 
     def subscriber(self, endpoint: str, message_bytes: int) -> Line:
         """A worker's end of a broadcast."""
-        line = self._make(zmq.SUB, _ACKNOWLEDGED, high_water_mark=_mark(message_bytes, 64))
+        options = _ACKNOWLEDGED | _buffers(_host(endpoint))
+        line = self._make(zmq.SUB, options, high_water_mark=_mark(message_bytes, 64))
         self._bound(line, max(message_bytes, HEADER_BYTES_AT_MOST))
         line.socket.setsockopt(zmq.SUBSCRIBE, b"")
         return self._connect(line, endpoint)
@@ -260,6 +271,21 @@ class Sockets:
         return gate
 
 
+def _buffers(host: str) -> dict[zmq.SocketOption, int]:
+    """For a socket at this address; a receiver's buffer is only set where the system grants it."""
+    try:
+        is_loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    try:
+        granted = int(_RECEIVED_AT_MOST.read_text())
+    except OSError:
+        granted = 0
+    if not is_loopback or granted < LOOPBACK_RECEIVED:
+        return {}
+    return {zmq.SNDBUF: LOOPBACK_SENT, zmq.RCVBUF: LOOPBACK_RECEIVED}
+
+
 def _mark(message_bytes: int, at_most: int) -> int:
     """How many messages wait. Whenever half of them were read ZeroMQ wakes up whoever writes them.
 
@@ -287,6 +313,11 @@ def endpoint(host: str, port: int) -> str:
         return f"{host}-{port}"
     host = host.strip("[]")
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
+
+
+def _host(endpoint: str) -> str:
+    """Where ``endpoint`` has it from."""
+    return endpoint.removeprefix("tcp://").rpartition(":")[0]
 
 
 def _bind(line: Line, host: str, port: int) -> int:

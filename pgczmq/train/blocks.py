@@ -124,11 +124,14 @@ def norm(vector: FloatArray, threads: Threads = ONE) -> float:
     return math.sqrt(threads.total(vector.size, lambda span, spare: square_sum(vector[span])))
 
 
-def copy(source: FloatArray, out: FloatArray, threads: Threads = ONE) -> None:
-    """Copy float32 [P]."""
+def copy(source: FloatArray, out: FloatArray | HalfArray, threads: Threads = ONE) -> None:
+    """Copy float32 [P] to float32 or bfloat16 [P], rounded as ``half.to_bfloat16`` does it."""
 
     def over(span: slice, spare: FloatArray) -> float:
-        np.copyto(out[span], source[span])
+        if out.itemsize == 2:
+            half.to_bfloat16(source[span], out[span].view(np.uint16))
+        else:
+            np.copyto(out[span], source[span])
         return 0.0
 
     threads.total(source.size, over)

@@ -136,10 +136,7 @@ class Learner:
             WireError: the size is neither.
         """
         out = half.float_or_half(params, self.parameter_count)
-        if out.itemsize == 2:
-            half.to_bfloat16(self._flat.params.numpy(), out.view(np.uint16))
-        else:
-            blocks.copy(self._flat.params.numpy(), out.view(np.float32), self._threads)
+        blocks.copy(self._flat.params.numpy(), out, self._threads)
         np.copyto(buffers, self._flat.buffers.gather())
 
     def fold(self, step: int, messages: Sequence[tuple[int, Buffer]]) -> None:

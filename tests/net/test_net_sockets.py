@@ -119,6 +119,33 @@ def test_a_broadcast_queues_about_64_mib(nbytes, mark):
         assert one.socket.getsockopt(zmq.SNDHWM) == mark
 
 
+@pytest.mark.parametrize(
+    ("host", "granted", "set_here"),
+    [
+        ("127.0.0.1", 2**20, True),
+        ("127.1.2.3", 2**22, True),
+        ("127.0.0.1", 212_992, False),
+        ("127.0.0.1", None, False),
+        ("0.0.0.0", 2**22, False),
+    ],
+)
+def test_on_loopback_little_waits_in_the_system_where_it_lets_us_say_so(host, granted, set_here, tmp_path, monkeypatch):
+    limit = tmp_path / "rmem_max"
+    monkeypatch.setattr(factory, "_RECEIVED_AT_MOST", limit)
+    if granted is not None:
+        limit.write_text(f"{granted}\n")
+    with Sockets() as sockets:
+        router, port = sockets.bulk_router(host, 0, 1000)
+        address = endpoint("localhost" if host == "127.1.2.3" else host, port)
+        ends = [sockets.bulk_dealer(address, "1:abc", 1000), sockets.subscriber(address, 1000)]
+        sizes = [
+            [line.socket.getsockopt(kind) for kind in (zmq.SNDBUF, zmq.RCVBUF)]
+            for line in (router, sockets.broadcast(host, 0, 1000)[0], *ends)
+        ]
+    own = [-1, -1]
+    assert sizes == ([[2**18, 2**20]] * 4 if set_here else [own, own, [2**20, -1], own])
+
+
 def test_options_are_set_before_bind_and_connect():
     """Report 4: set later, they do nothing. The factory's own order is checked in its source."""
     tree = ast.parse((PACKAGE / "net" / "sockets.py").read_text())

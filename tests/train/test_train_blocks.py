@@ -98,6 +98,9 @@ def test_no_result_depends_on_the_number_of_threads_or_on_where_the_memory_is(th
     copied = np.empty_like(one)
     blocks.copy(one, copied, threads)
     assert np.array_equal(copied, one)
+    rounded = np.empty(one.size, np.uint16)
+    blocks.copy(one, rounded, threads)
+    assert np.array_equal(rounded, narrowed(one))
 
 
 @pytest.mark.parametrize("scale", [1e-44, 1e-38, 1e-30, 1e-23, 1e-18, 1e-15, 1.0, 1e17, 1e25, 1e37])

@@ -60,10 +60,7 @@ class VectorMaster:
     def write(self, params: Memory, buffers: Memory) -> None:
         """Copy the parameters, as float32 or bfloat16."""
         out = half.float_or_half(params, self.parameter_count)
-        if out.itemsize == 2:
-            half.to_bfloat16(self.params, out.view(np.uint16))
-        else:
-            blocks.copy(self.params, out.view(np.float32), self._threads)
+        blocks.copy(self.params, out, self._threads)
 
     def fold(self, step: int, messages: Sequence[tuple[int, Buffer]]) -> None:
         """Add gradients to a sum."""
