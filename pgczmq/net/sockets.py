@@ -278,7 +278,7 @@ def _buffers(host: str) -> dict[zmq.SocketOption, int]:
     except ValueError:
         is_loopback = host == "localhost"
     try:
-        granted = int(_RECEIVED_AT_MOST.read_text())
+        granted = int(_RECEIVED_AT_MOST.read_text(encoding="ascii"))
     except OSError:
         granted = 0
     if not is_loopback or granted < LOOPBACK_RECEIVED:
