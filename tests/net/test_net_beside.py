@@ -101,7 +101,7 @@ async def test_nothing_overtakes_a_call_that_is_on_the_thread(calls, monkeypatch
 async def test_an_error_is_told_and_the_next_call_is_made(calls, monkeypatch, short):
     monkeypatch.setattr(beside, "SHORT_SECONDS", short)
     where = (await calls.run("fold", SHORT_BEFORE + 1))[-1]
-    assert where == ("loop" if short else "thread")
+    assert where == ("loop" if short == EVERYTHING_IS_SHORT else "thread")
 
     def fails() -> None:
         raise ValueError("a bug")
