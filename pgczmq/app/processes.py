@@ -28,7 +28,7 @@ PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient
 _WITHOUT_TORCH = ["pgczmq.app.worker", "pgczmq.train.plain"]
 _OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
 _directory: str | None = None  # of the helper's socket, once there is a helper
-_DIRECTORY_BYTES = 103 - len("/pymp-12345678/listener-12345678")  # the name of a socket may have no more on any system
+_DIRECTORY_BYTES = 103 - len("/pymp-12345678/listener-12345678")  # so long a socket's name fits on every system
 of_a_run = False
 """Whether this process was started for a run, and not by whoever wanted one."""
 FILES = 65_536

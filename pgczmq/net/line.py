@@ -128,7 +128,7 @@ class Line:
         for count in range(MESSAGES_IN_A_ROW):
             if self._take is None:
                 return False
-            # Most often one comes alone, and asking is quicker than an error. Where there are more, reading is quicker.
+            # Most often one comes alone, and asking is quicker than an error. Where there are many, reading is.
             if count == 1 and not self._can(_CAN_READ):
                 return False
             try:

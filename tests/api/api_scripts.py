@@ -24,7 +24,8 @@ def environment(directory: Path) -> dict[str, str]:
     temporary = directory / "temporary"
     temporary.mkdir(exist_ok=True)
     mine = {name: value for name, value in os.environ.items() if not name.startswith("PGC_")}
-    return mine | {"TMPDIR": str(temporary)}
+    # Torch would make its own there, in whichever process is the first to load some part of it.
+    return mine | {"TMPDIR": str(temporary), "TORCHINDUCTOR_CACHE_DIR": str(directory / "inductor")}
 
 
 def run_script(

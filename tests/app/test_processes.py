@@ -50,7 +50,7 @@ def test_what_a_helper_needed_on_disk_is_removed(tmp_path: Path) -> None:
 def test_a_helper_is_there_where_the_name_of_its_socket_would_be_too_long(tmp_path: Path) -> None:
     """And what it needed is removed from where it was put instead."""
     script, there = tmp_path / "script.py", tmp_path / ("temporary" * 12)
-    script.write_text(SCRIPT.replace('os.listdir(os.environ["TMPDIR"])', "print(processes._directory) is None"))
+    script.write_text(SCRIPT.replace('assert os.listdir(os.environ["TMPDIR"])', "print(processes._directory)"))
     there.mkdir()
     left = subprocess.run(
         [sys.executable, str(script)], env={"TMPDIR": str(there)}, capture_output=True, text=True, timeout=60

@@ -111,10 +111,10 @@ def test_a_port_in_use_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_worker_without_a_master_gives_up_with_its_own_exit_code(tmp_path: Path) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    done = pgc("--master", f"tcp://127.0.0.1:{port}", "--master-timeout", "1", cwd=tmp_path, program="pgc-worker")
+    with socket.socket() as silent:  # bound, so that nobody else is there, and not listening
+        silent.bind(("127.0.0.1", 0))
+        port = silent.getsockname()[1]
+        done = pgc("--master", f"tcp://127.0.0.1:{port}", "--master-timeout", "1", cwd=tmp_path, program="pgc-worker")
     assert done.returncode == 73
     assert "has not answered" in done.stderr and "Traceback" not in done.stderr
 

@@ -4,6 +4,7 @@ import math
 import statistics
 
 import pytest
+from core_oracles import repeatable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from pgczmq.errors import ConfigError
 SECONDS = st.lists(st.floats(0.001, 100.0), min_size=ANSWERS_AT_LEAST, max_size=60)
 
 
+@repeatable
 @given(SECONDS, st.floats(0.0, 20.0))
 def test_the_limit_is_median_plus_k_median_deviations(seconds: list[float], deviations: float) -> None:
     pace = Pace(100, deviations)

@@ -1,6 +1,7 @@
 """A socket on the event loop: nothing that came is overlooked, nothing that waits to be sent is forgotten."""
 
 import asyncio
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -96,15 +97,14 @@ async def test_what_waits_for_a_peer_is_sent_in_order_when_it_is_there() -> None
     with zmq.Context() as context:
         socket = context.socket(zmq.DEALER)
         socket.setsockopt(zmq.IMMEDIATE, 1)
-        with context.socket(zmq.ROUTER) as somewhere:
-            port = somewhere.bind_to_random_port("tcp://127.0.0.1")
-        socket.connect(f"tcp://127.0.0.1:{port}")
+        address = f"ipc://@pgczmq-test-{uuid.uuid4().hex}"  # a port that is only looked at may be somebody's soon
+        socket.connect(address)
         dealer = Line(socket)
         sendings = [dealer.send([b"%d" % number, b"payload"]) for number in range(10)]
         assert not any(sending.has_left for sending in sendings)
         assert isinstance(dealer.send_now([b"now"]), zmq.Again)
         router = Line(context.socket(zmq.ROUTER))
-        router.socket.bind(f"tcp://127.0.0.1:{port}")
+        router.socket.bind(address)
         came: list[list[bytes]] = []
         router.listen(lambda frames: came.append([frame.bytes for frame in frames[1:]]), unexpected)
         await until(lambda: len(came) == 10)

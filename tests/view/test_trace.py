@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up_run import latency_record, records, step_record
 
@@ -140,6 +140,7 @@ def test_runs_stand_beside_each_other_and_a_loss_may_be_nothing() -> None:
 SECONDS = st.floats(0, 3)
 
 
+@settings(derandomize=True, deadline=None)
 @given(
     st.lists(st.tuples(SECONDS, SECONDS, st.lists(SECONDS, max_size=2), SECONDS, SECONDS), max_size=6),
     st.floats(-1000, 1000),
