@@ -55,6 +55,7 @@ def test_q_leaves_the_view_and_not_the_run() -> None:
 
 def test_keys_change_what_is_drawn() -> None:
     with OnAPty(size=(120, 40)) as one:
+        one.until_written("60/100 steps")  # there are workers to choose from
         one.until_written("worst first")
         one.press(b"s")
         one.until_written("by number")
