@@ -1,6 +1,5 @@
 """Who may join a run, as its configuration and the key files say; what a worker's connection file says."""
 
-import ipaddress
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pgczmq.app.keyfiles import (
 from pgczmq.config import RunConfig
 from pgczmq.errors import ConfigError
 from pgczmq.net.auth import PLAIN, CurveClient, CurveServer, Security, new_pair
+from pgczmq.net.sockets import at_loopback
 
 log = logging.getLogger("pgczmq.master")
 
@@ -90,7 +90,7 @@ def is_loopback(bind: str) -> bool:
         ConfigError: it is not numeric.
     """
     try:
-        return ipaddress.ip_address(bind.strip("[]")).is_loopback
+        return at_loopback(bind)
     except ValueError:
         raise ConfigError(
             f"net.bind is the numeric address to listen on, for example 127.0.0.1 or 0.0.0.0: got {bind!r}."

@@ -271,14 +271,18 @@ class Sockets:
         return gate
 
 
+def at_loopback(host: str) -> bool:
+    """Whether only this machine can reach a numeric address; ValueError of any other."""
+    return ipaddress.ip_address(host.strip("[]")).is_loopback
+
+
 def _buffers(host: str) -> dict[zmq.SocketOption, int]:
     """For a socket at this numeric address; none where the system does not grant as much to receive.
 
     Linux grants net.core.rmem_max: 212,992 bytes in many distributions.
     """
     try:
-        at_loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
-        granted = int(_RECEIVED_AT_MOST.read_text(encoding="ascii")) if at_loopback else 0
+        granted = int(_RECEIVED_AT_MOST.read_text(encoding="ascii")) if at_loopback(host) else 0
     except (OSError, ValueError):
         return {}
     return {zmq.SNDBUF: LOOPBACK_SENT, zmq.RCVBUF: LOOPBACK_RECEIVED} if granted >= LOOPBACK_RECEIVED else {}

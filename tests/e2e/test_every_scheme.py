@@ -9,7 +9,8 @@ import pytest
 
 from pgczmq.core.schemes import SCHEMES
 
-STEPS = 30
+STEPS = 60
+"""Who answers first is chance, and with it how far the first steps get: after 30, fastest-k was at .49 once."""
 
 
 def trained(pgc_local: Callable[..., dict[str, Any]], scheme: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -31,7 +32,7 @@ def test_every_scheme_trains_the_digits(scheme: str, pgc_local: Callable[..., di
     assert result["steps"] == STEPS
     first, last = (sum(step["loss"] for step in part) for part in (steps[:5], steps[-5:]))
     assert last < 0.8 * first
-    assert result["accuracy"] > 0.3  # of ten digits; who answers first is chance: .49 to .86 with fastest-k
+    assert result["accuracy"] > 0.5
 
 
 def test_the_naive_scheme_trains_or_is_said_to_diverge(pgc_local: Callable[..., dict[str, Any]]) -> None:
