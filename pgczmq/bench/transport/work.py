@@ -20,9 +20,9 @@ from pgczmq.errors import PgcError
 
 FloatArray: TypeAlias = NDArray[np.float32]
 
-BLOCK = 16_384
+BLOCK = 131_072
 """Elements that are written at a time, small enough for any processor's cache."""
-SUM_BLOCK = 131_072
+SUM_BLOCK = 262_144
 """Elements that vectors are added up at a time: an array operation has to be worth its call."""
 PLACES = 16
 """Positions are whole numbers from -PLACES / 2 on."""
