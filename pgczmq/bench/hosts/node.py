@@ -40,8 +40,7 @@ def master(address: str, work: Work, steps: int, wire_dtype: str) -> None:
     # Namespaces do not divide the memory: workers in others would find that they can share the master's.
     listening = Listening(bind=address, port=PORT, payload="tcp", wire_dtype=wire_dtype)
     served = run_master(work, steps, listening, opened=lambda port: print("open", flush=True))
-    times = [(served.started_at + step.published_at, served.started_at + step.applied_at) for step in served.steps]
-    print(json.dumps(times), flush=True)
+    print(json.dumps(served.steps), flush=True)
 
 
 def _get_ready_to_round() -> None:

@@ -63,14 +63,12 @@ class Served:
 
     Args:
         ending: how it ended.
-        started_at: when the records' times begin, on ``time.monotonic``.
-        steps: the record of each.
+        steps: when each was published and when applied, on ``time.monotonic``.
         params: after the last, float32 (P,).
     """
 
     ending: Ending
-    started_at: float
-    steps: Sequence[StepRecord]
+    steps: Sequence[tuple[float, float]]
     params: FloatArray
 
 
@@ -85,8 +83,8 @@ def run(turn: Turn) -> list[float]:
     processes.keep_large_blocks()
     steps = run_master(turn.work, turn.steps, listening, opened=crew.tell).steps
     crew.join()
-    published = [step.published_at for step in steps]
-    ends = [*published[1:], steps[-1].applied_at]
+    published = [at for at, _ in steps]
+    ends = [*published[1:], steps[-1][1]]
     return [end - begin for begin, end in zip(published, ends, strict=True)]
 
 
@@ -143,12 +141,12 @@ async def _serve_master(work: Work, steps: int, listening: Listening, opened: Ca
     scheme = _scheme(work)
     compute = VectorMaster(work, processes.cores())
     exchange = Exchange(compute, payload=listening.payload, wire_dtype=listening.wire_dtype, workers=work.workers)
-    records: list[StepRecord] = []
+    steps_made: list[tuple[float, float]] = []  # whole records would grow with the workers
     started_at = time.monotonic()
 
     def keep(record: Record) -> None:
         if isinstance(record, StepRecord):
-            records.append(record)
+            steps_made.append((started_at + record.published_at, started_at + record.applied_at))
 
     try:
         threads = threads_for(4 * work.params, processes.cores())
@@ -168,7 +166,7 @@ async def _serve_master(work: Work, steps: int, listening: Listening, opened: Ca
             ending = await master.run()
     finally:
         exchange.close()
-    return Served(ending, started_at, records, compute.params)
+    return Served(ending, steps_made, compute.params)
 
 
 async def _serve_worker(work: Work, host: str, port: int, number: int, security: Security) -> None:
