@@ -26,7 +26,7 @@ from pgczmq.net.memory import why_not_here
 ROUNDS = 5
 WARM_UP = 3
 """Steps of each turn that do not count."""
-TURN_SECONDS = 0.25
+TURN_SECONDS = 1.0
 """Once it is known how long a step takes, a turn has as many as fill this, or more if more are asked for."""
 LIMIT_SECONDS = 600.0
 LEAVE_SECONDS = 5.0
