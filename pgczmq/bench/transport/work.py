@@ -21,9 +21,9 @@ from pgczmq.errors import PgcError
 FloatArray: TypeAlias = NDArray[np.float32]
 
 BLOCK = 131_072
-"""Elements that are written at a time, small enough for any processor's cache."""
+"""Elements that are written at a time: half a megabyte is near enough, and an operation has to be worth its call."""
 SUM_BLOCK = 262_144
-"""Elements that vectors are added up at a time: an array operation has to be worth its call."""
+"""Elements that vectors are added up at a time, for the same two reasons."""
 PLACES = 16
 """Positions are whole numbers from -PLACES / 2 on."""
 TOLERANCE = 1e-3
