@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from pgczmq.core.values import value
 from pgczmq.errors import WireError
 from pgczmq.net.compute import Memory
 from pgczmq.net.memory import Block
@@ -46,7 +47,7 @@ class Size:
         return memory[: self.vector], memory[self.vector :]
 
 
-@dataclass(frozen=True)
+@value
 class Sealed:
     """A payload that is not written any more.
 

@@ -296,7 +296,8 @@ def pack(message: Header) -> bytes:
     """The header frame of a message."""
     if isinstance(message, _WITH_REASON):
         message = msgspec.structs.replace(message, reason=message.reason[:WORDS_AT_MOST])
-    return _ENCODER.encode(msgspec.structs.replace(message, v=PROTOCOL))
+    msgspec.structs.force_setattr(message, "v", PROTOCOL)  # a copy would be checked once more
+    return _ENCODER.encode(message)
 
 
 class OtherVersion(WireError):

@@ -15,6 +15,7 @@ import zmq
 
 from pgczmq.core import pipeline
 from pgczmq.core.pipeline import Pipeline
+from pgczmq.core.values import value
 from pgczmq.net import wire
 from pgczmq.net.answers import Answers
 from pgczmq.net.beside import Beside
@@ -47,7 +48,7 @@ class Prepared:
     conditions: Conditions = field(default_factory=Conditions)
 
 
-@dataclass(frozen=True)
+@value
 class _Params:
     """The parameters of a step, as long as the lease holds."""
 
