@@ -8,7 +8,6 @@ import sys
 import time
 import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pgczmq.app import fitness, master
 from pgczmq.app.check import Check
 from pgczmq.app.keyfiles import ALLOWED_FILE, read_allowed
 from pgczmq.app.keys import access_of, connection, is_loopback
+from pgczmq.app.software import installed
 from pgczmq.app.worker import parse_address
 from pgczmq.config import RunConfig
 from pgczmq.errors import PgcError
@@ -55,18 +55,11 @@ def examine(config: RunConfig, address: str | None) -> Iterator[Check]:
 
 
 def _packages() -> Check:
-    versions = {name: _version(name) for name in PACKAGES}
+    versions = {name: installed(name) for name in PACKAGES}
     missing = [name for name, found in versions.items() if found is None]
     if missing:
         return Check("packages", "problem", f"not installed: {', '.join(missing)}; run: pip install pgczmq")
     return Check("packages", "ok", ", ".join(f"{name} {found}" for name, found in versions.items()))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _run(config: RunConfig) -> Check:

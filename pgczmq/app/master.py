@@ -167,8 +167,8 @@ class _Run:
         """Serve, and say how it went; ``when_failed`` takes whom to call when nothing can be recorded any more."""
         trained = model.trained
         self._record(self._about(model))
-        if self._beginning.event is not None:
-            self._record(self._beginning.event)
+        for event in self._beginning.events:
+            self._record(event)
         for rule in faults_of(self._config).rules:
             self._record(EventRecord(self._beginning.at, "fault", f"planned: {rule}"))
         with ExitStack() as stack:

@@ -17,6 +17,7 @@ from typing import Any
 from pgczmq import checkpoints
 from pgczmq import config as configuration
 from pgczmq.app.outcome import Keeper
+from pgczmq.app.software import made_with
 from pgczmq.config import RunConfig
 from pgczmq.core.codes import Floats
 from pgczmq.core.progress import Progress
@@ -59,7 +60,7 @@ class Beginning:
     Args:
         progress: None at step 0.
         at: the clock of the records, seconds: goes on where it was.
-        event: for the record, of a run that goes on.
+        events: for the record: with what the run is made, and that it goes on.
         evaluations: on record.
     """
 
@@ -67,7 +68,7 @@ class Beginning:
     run_id: str
     progress: Progress | None = None
     at: float = 0.0
-    event: EventRecord | None = None
+    events: tuple[EventRecord, ...] = ()
     evaluations: tuple[EvalRecord, ...] = ()
 
 
@@ -280,7 +281,8 @@ def begin(config: RunConfig, found: Found | None, root: Path, *, name: str, run_
     _tell_of_unfinished(root / name, directory)
     with locked(directory):
         try:
-            beginning = Beginning(directory, run_id) if found is None else _go_on(found, directory, config)
+            new = Beginning(directory, run_id, events=(made_with(0.0),))
+            beginning = new if found is None else _go_on(found, directory, config)
             _write_resolved(directory, config)
             yield beginning
         except ConfigError:  # such as a port that is taken: there has been no run
@@ -322,8 +324,8 @@ def _go_on(found: Found, directory: Path, config: RunConfig) -> Beginning:
     log.info("resumed %s", text)
     evaluations = tuple(read(directory, EvalRecord)) if (directory / "evals.jsonl").exists() else ()
     _write_resolved(directory, config)
-    event = EventRecord(rewound.at, "resumed", text, step=steps)
-    return Beginning(directory, found.run_id, progress, rewound.at, event, evaluations)
+    events = (made_with(rewound.at), EventRecord(rewound.at, "resumed", text, step=steps))
+    return Beginning(directory, found.run_id, progress, rewound.at, events, evaluations)
 
 
 def _write_resolved(directory: Path, config: RunConfig) -> None:

@@ -152,8 +152,8 @@ def _drive_with_directory(
     keeper: Keeper,
     records: _Records,
 ) -> Ending:
-    if beginning.event is not None:
-        records.take(beginning.event)
+    for event in beginning.events:
+        records.take(event)
     if model is None:
         driver = _driver(config, scheme, TimingOnly(), Aside(), records.take)
     else:

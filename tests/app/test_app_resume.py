@@ -10,6 +10,7 @@ import pytest
 from pgczmq import config
 from pgczmq.app.outcome import Keeper
 from pgczmq.app.resume import SIMULATED, Beginning, begin, differing, find
+from pgczmq.app.software import made_with
 from pgczmq.config import RunConfig
 from pgczmq.core.divergence import Losses
 from pgczmq.core.policies import Plan, PolicyState
@@ -172,10 +173,9 @@ def test_going_on_from_an_earlier_one_sets_the_later_ones_aside(tmp_path: Path) 
     found = find(asked, str(run / "checkpoints" / "step_000010"), tmp_path, run_id="new")
     with begin(asked, found, tmp_path, name="run", run_id="new") as beginning:
         assert (beginning.directory, beginning.run_id, beginning.progress) == (run.resolve(), "abc", progress(10))
-        assert beginning.event is not None
-        assert (
-            beginning.event.text == "from step 10; 0 recorded steps are done again; set aside: step_000020, step_000030"
-        )
+        made, resumed = beginning.events
+        assert (made.kind, made.at) == ("software", beginning.at)
+        assert resumed.text == "from step 10; 0 recorded steps are done again; set aside: step_000020, step_000030"
         assert not (run / "result.json").exists()
     assert found_in(tmp_path, asked) == "run/step_000010, run abc"
     assert sorted(path.name for path in (run / "checkpoints" / "undone").iterdir()) == ["step_000020", "step_000030"]
@@ -185,8 +185,8 @@ def test_what_is_another_than_before_is_on_record(tmp_path: Path) -> None:
     run = leave(tmp_path, settings(name="run"), 10, over=75)
     now = settings(name="run", steps=200, net__port=0)
     with begin(now, find(now, "auto", tmp_path, run_id="new"), tmp_path, name="run", run_id="new") as beginning:
-        assert beginning.event is not None
-        assert beginning.event.text.endswith("are done again; net.port was 5555 and is 0; steps was 100 and is 200")
+        resumed = beginning.events[-1]
+        assert resumed.text.endswith("are done again; net.port was 5555 and is 0; steps was 100 and is 200")
     assert config.loads((run / "config.toml").read_text()) == now
 
 
@@ -278,7 +278,7 @@ def test_the_checkpoint_that_was_evaluated_best_is_kept_and_named(tmp_path: Path
 
 def test_a_new_run_begins_at_nothing(tmp_path: Path) -> None:
     with begin(settings(), None, tmp_path, name="run", run_id="abc") as beginning:
-        assert beginning == Beginning(tmp_path / "run", "abc")
+        assert beginning == Beginning(tmp_path / "run", "abc", events=(made_with(0.0),))
         assert config.loads((tmp_path / "run" / "config.toml").read_text()) == settings()
 
 

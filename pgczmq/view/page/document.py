@@ -93,5 +93,5 @@ def _details(one: Shown, *, alone: bool) -> list[Html]:
 
 def _footer(page: Page) -> Html:
     programs = ", ".join(f"{name} {version}" for name, version in page.made_with.items())
-    text = f"This page was made with {programs}; runs do not say with which versions they were made."
+    text = f"This page was made with {programs}; with what a run was made is one of its events."
     return tag("footer", tag("p", text))
