@@ -23,7 +23,11 @@ PROCESS_BYTES = 110 * 2**20
 MASTER_PROCESS_BYTES = 800 * 2**20
 """Of pgc local's other processes: the master, the one that workers are forked from, and the one that evaluates."""
 _DIGITS = 12
-_MEMORY_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+# Of a container: where it is told what it may use, what it uses, and what of that can go when something else is wanted.
+_MEMORY_FILES = (
+    (Path("/sys/fs/cgroup"), "memory.max", "memory.current", "inactive_file"),
+    (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+)
 
 
 @dataclass(frozen=True)
@@ -101,14 +105,25 @@ def memory(config: RunConfig, built: Built, available: int | None) -> Check:
 
 
 def available_memory() -> int | None:
-    """Bytes that this process may still get: what the machine has, or what its container may use."""
+    """Bytes that this process may still get: what the machine has left, or what its container may still use."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
         found = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration):
         return None
-    limits = [file.read_text(encoding="utf-8").strip() for file in _MEMORY_FILES if file.exists()]
-    return min([found, *(int(limit) for limit in limits if limit.isdecimal())])
+    return min([found, *(left for files in _MEMORY_FILES if (left := _left(*files)) is not None)])
+
+
+def _left(folder: Path, limit: str, used: str, reclaimable: str) -> int | None:
+    """Bytes that a container may still use; None where there is no limit."""
+    try:
+        at_most, uses, detail = [(folder / name).read_text(encoding="utf-8") for name in (limit, used, "memory.stat")]
+    except OSError:
+        return None
+    if not at_most.strip().isdecimal():
+        return None
+    details = dict(line.split() for line in detail.splitlines())
+    return max(0, int(at_most) - int(uses) + int(details.get(reclaimable, 0)))
 
 
 def disk(config: RunConfig, built: Built, directory: Path) -> Check:

@@ -80,6 +80,25 @@ def test_memory_grows_with_the_parameters():
     assert fitness.memory(config("workers=6"), Built(10**8, 1000), 4 * 10**9).verdict == "warning"
 
 
+@pytest.mark.parametrize("limit", ["8000", "max"])
+@pytest.mark.parametrize(
+    ("names", "reclaimable"),
+    [
+        (("memory.max", "memory.current"), "inactive_file"),
+        (("memory.limit_in_bytes", "memory.usage_in_bytes"), "total_inactive_file"),
+    ],
+)
+def test_memory_is_what_a_container_has_not_used_yet(tmp_path, monkeypatch, names, reclaimable, limit):
+    machine = fitness.available_memory()
+    (tmp_path / names[0]).write_text(f"{limit}\n")
+    (tmp_path / names[1]).write_text("5000\n")
+    (tmp_path / "memory.stat").write_text(f"anon 4000\n{reclaimable} 700\n")
+    monkeypatch.setattr(fitness, "_MEMORY_FILES", ((tmp_path, *names, reclaimable), (tmp_path / "no", *names, "")))
+    found = fitness.available_memory()
+    assert machine is not None
+    assert found == 3700 if limit == "8000" else found > machine / 2
+
+
 def test_checkpoints_have_to_fit(tmp_path):
     assert fitness.disk(config(), Built(1000), tmp_path / "runs").verdict == "ok"
     full = fitness.disk(config(), Built(10**15), tmp_path / "runs")
