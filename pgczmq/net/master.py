@@ -81,6 +81,7 @@ class Master:
         self._heartbeat = heartbeat
         self._started_at = started_at
         self._params: wire.Params | None = None
+        self._unanswered: set[tuple[int, str]] = set()  # who asked for the open step while it was being applied
         self._reception = Reception(
             engine,
             hub,
@@ -250,6 +251,8 @@ class Master:
     def _send_params(self, worker: int, incarnation: str) -> None:
         """Send the open step to one worker, beside the broadcast."""
         version = self._combiner.version
+        if self._engine.phase == "applying":  # its step may have to open again
+            self._unanswered.add((worker, incarnation))
         if self._params is None or self._engine.phase != "open" or version.step != self._params.step:
             return
         if self._hub.exchange.way(incarnation) in version.sealed:
@@ -268,8 +271,11 @@ class Master:
         received = self._combiner.held_bytes
 
         def applied(update: Update, spent: Spent) -> None:
+            unanswered, self._unanswered = self._unanswered, set()
             if not update.finite:
                 self._feed(events.Spoiled(command.step, update.culprits, self._now()))
+                for worker, incarnation in unanswered:
+                    self._send_params(worker, incarnation)
                 return
             self._record_step(command.closed, update, spent, received)
             self._feed(events.Applied(command.step, self._now(), update.statistics))

@@ -23,18 +23,14 @@ class ModuleBuffers:
     A buffer is looked up by name each time: a module may replace its buffer by another tensor.
 
     Raises:
-        ConfigError: a buffer is neither float32 nor made of whole numbers.
+        ConfigError: a buffer is neither float32 nor made of whole numbers, or cannot be written element by element.
     """
 
     def __init__(self, module: nn.Module) -> None:
         persistent = module.state_dict().keys()
         named = [(name, buffer) for name, buffer in module.named_buffers() if name in persistent]
         for name, buffer in named:
-            if buffer.dtype != torch.float32 and (buffer.is_floating_point() or buffer.is_complex()):
-                raise ConfigError(
-                    f"buffers are float32 or whole numbers: got {buffer.dtype} in {name}. Convert it, or register it "
-                    "with persistent=False to keep it out of messages and checkpoints."
-                )
+            _check(name, buffer)
         floats = [(name, buffer) for name, buffer in named if buffer.is_floating_point()]
         wholes = [(name, buffer) for name, buffer in named if not buffer.is_floating_point()]
         self._owners = [_owner(module, name) for name, _ in floats + wholes]
@@ -92,9 +88,14 @@ class ModuleBuffers:
             mean = (total / len(arrays)).astype(np.float32)
         return np.concatenate([mean.view(np.uint8), arrays[0][self._float_bytes :]])
 
-    def finite(self, packed: Buffer) -> bool:
-        """Whether all floats of a gathered array are finite."""
-        return bool(np.isfinite(self._checked(packed)[: self._float_bytes].view(np.float32)).all())
+    def sound(self, packed: Buffer) -> bool:
+        """Whether all floats of a gathered array are finite, or what they are in the module, such as a mask's -inf."""
+        floats = self._checked(packed)[: self._float_bytes].view(np.float32)
+        finite = np.isfinite(floats)
+        if finite.all():
+            return True
+        present = self.gather()[: self._float_bytes].view(np.float32)
+        return np.array_equal(floats[~finite], present[~finite], equal_nan=True)
 
     def _tensors(self) -> list[Tensor]:
         return [getattr(owner, name) for owner, name in self._owners]
@@ -104,6 +105,20 @@ class ModuleBuffers:
         if array.size != self.nbytes:
             raise WireError(f"the model's buffers take {self.nbytes} bytes: got {array.size}.")
         return array
+
+
+def _check(name: str, buffer: Tensor) -> None:
+    """Whether a buffer can go from one process to another."""
+    instead = "or register it with persistent=False to keep it out of messages and checkpoints."
+    if buffer.dtype != torch.float32 and (buffer.is_floating_point() or buffer.is_complex()):
+        raise ConfigError(f"buffers are float32 or whole numbers: got {buffer.dtype} in {name}. Convert it, {instead}")
+    if buffer.layout != torch.strided:
+        raise ConfigError(f"buffers are dense: got {buffer.layout} in {name}. Use to_dense(), {instead}")
+    if any(size > 1 and stride == 0 for size, stride in zip(buffer.shape, buffer.stride(), strict=True)):
+        raise ConfigError(
+            f"every element of a buffer has memory of its own: {name} repeats some, as expand() does. Use clone(), "
+            f"{instead}"
+        )
 
 
 def _owner(module: nn.Module, name: str) -> tuple[nn.Module, str]:

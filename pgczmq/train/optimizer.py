@@ -181,7 +181,7 @@ class Learner:
         begun = time.perf_counter()
         norm = self._folding.combine(step, terms, out=self._estimate.numpy())
         combining = time.perf_counter() - begun
-        if not (math.isfinite(norm) and self._flat.buffers.finite(buffers)):
+        if not (math.isfinite(norm) and self._flat.buffers.sound(buffers)):
             return Update(False, self._culprits(ordered), norm)
         self._observer.before(self._flat.params, plan)
         self._step(learning_rate(self._config, step, self._steps))
@@ -235,7 +235,7 @@ class Learner:
         return tuple(
             worker
             for worker, _, gradient, packed in messages
-            if not (self._all_finite(gradient) and self._flat.buffers.finite(packed))
+            if not (self._all_finite(gradient) and self._flat.buffers.sound(packed))
         )
 
     def _all_finite(self, gradient: Buffer) -> bool:

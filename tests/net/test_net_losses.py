@@ -6,6 +6,7 @@ Each guard here has a test that fails without it; which, says the README of this
 import logging
 import os
 import re
+import threading
 from pathlib import Path
 
 import msgpack
@@ -35,6 +36,10 @@ from pgczmq.net.sockets import Sockets
 from pgczmq.runlog import LatencyRecord, WorkerRecord
 
 QUICK = 0.05  # seconds between beats, where a test waits for several
+
+
+def is_answer(worker):
+    return lambda record: isinstance(record, LatencyRecord) and record.worker == worker
 
 
 def exactly_once(cluster, steps):
@@ -262,6 +267,37 @@ class Overflowing(NumpyWorker):
     def encode(self, room, buffers):
         super().encode(room, buffers)
         return float("inf")
+
+
+@pytest.mark.timeout(60)
+async def test_whoever_asks_for_a_step_that_is_being_applied_has_it_if_it_opens_again(monkeypatch):
+    """Its broadcast was lost, so the worker has nothing to do, and asks once: it may be the one that is needed."""
+    cluster = Cluster(scheme("is-sgd", 3, stragglers=1), rules(5))
+    gate, apply = threading.Event(), cluster.compute.apply
+
+    def apply_later(*arguments):
+        assert gate.wait(20)
+        return apply(*arguments)
+
+    monkeypatch.setattr(cluster.compute, "apply", apply_later)
+    good, bad = np.ones(cluster.size, np.float32), np.full(cluster.size, np.nan, np.float32)
+    async with running(cluster, workers=()) as scene:
+        with Stranger(cluster, 0) as one, Stranger(cluster, 1) as liar, Stranger(cluster, 2) as deaf:
+            for each in (one, liar, deaf):
+                await each.be_ready()
+            await cluster.saw(is_event("ready", 2))
+            await one.send(one.gradient(0), good)
+            await liar.send(liar.gradient(0), bad)
+            await cluster.saw(is_answer(1))
+            assert cluster.engine.phase == "applying"
+            await deaf.send(wire.Pull(**deaf.mine))
+            await deaf.send(deaf.gradient(0, norm=None))  # behind it: when this is in, the master has read that
+            await cluster.saw(is_answer(2))
+            gate.set()
+            header, _ = await deaf.bulk.recv_multipart()
+            assert wire.to_worker(header).step == 0
+            cluster.master.stop("enough")
+            await scene.ended()
 
 
 @pytest.mark.timeout(60)

@@ -101,6 +101,23 @@ def test_buffers_of_other_kinds_are_refused_unless_they_stay_at_home() -> None:
     assert FlatModel(module).buffers.nbytes == 0
 
 
+@pytest.mark.parametrize(
+    ("buffer", "words"),
+    [
+        (torch.zeros(3).expand(2, 3), r"of its own: table repeats some, .*clone\(\)"),
+        (torch.eye(3).to_sparse(), r"sparse_coo in table.*to_dense\(\)"),
+    ],
+)
+def test_buffers_that_cannot_be_written_one_by_one_are_refused(buffer: torch.Tensor, words: str) -> None:
+    module = nn.Linear(1, 1)
+    module.register_buffer("table", buffer)
+    with pytest.raises(ConfigError, match=words):
+        FlatModel(module)
+    module = nn.Linear(1, 1)
+    module.register_buffer("table", torch.zeros(3, 1).expand(3, 1).expand(1, 3, 1))
+    assert FlatModel(module).buffers.nbytes == 12
+
+
 def test_buffers_travel_as_floats_and_then_whole_numbers() -> None:
     flat = FlatModel(batchnorm())
     flat.module(torch.randn(8, 4))

@@ -182,6 +182,34 @@ def test_buffers_are_averaged_by_worker_number_and_checked() -> None:
     assert np.array_equal(learner.snapshot()[1], buffers)
 
 
+class Masked(nn.Linear):
+    """With a causal mask among its buffers, as models of language have it."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4)
+        self.register_buffer("mask", torch.triu(torch.full((4, 4), -math.inf), 1))
+        self.register_buffer("hole", torch.tensor([math.nan, 1.0]))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        scores = inputs.unsqueeze(2) * inputs.unsqueeze(1) + self.get_buffer("mask")
+        return super().forward((scores.softmax(-1) @ inputs.unsqueeze(2)).squeeze(2))
+
+
+def test_a_buffer_that_never_was_finite_stays_as_it_is_and_spoils_nothing() -> None:
+    task = Task(Masked, ArraySamples(torch.randn(80, 4), torch.arange(80) % 4))
+    learner = Learner(task, config=OptimizerConfig(lr=0.1), steps=3, seed=1)
+    before = learner.snapshot()[1]
+    updates = train(learner, cluster(task), range(3))
+    assert [(update.finite, update.culprits) for update in updates] == [(True, ())] * 3
+    assert np.array_equal(learner.snapshot()[1], before)
+    zero = np.zeros(learner.parameter_count, np.float32)
+    for place, wrong in ((0, math.inf), (1, math.inf), (1, math.nan), (17, math.nan)):
+        changed = before.copy().view(np.float32)
+        changed[place] = wrong
+        update = learner.apply(3, [(0, 0.5, zero, before), (1, 0.5, zero, changed.view(np.uint8))])
+        assert (update.finite, update.culprits) == (False, (1,)), (place, wrong)
+
+
 def test_a_message_of_the_wrong_size_is_a_wire_error() -> None:
     learner = quadratic()
     before = learner.sha256()
