@@ -355,12 +355,12 @@ def table_of(path: Path | None, environment: Mapping[str, str] = os.environ) -> 
     return table
 
 
-def loads(text: str) -> RunConfig:
-    """A run from TOML text, as the master sends it to its workers."""
+def loads(text: str, where: str = "the run configuration") -> RunConfig:
+    """A run from TOML text, as the master sends it to its workers; ``where`` it is from, for errors."""
     try:
         return parse(tomllib.loads(text))
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"the run configuration is not TOML: {error}.") from None
+        raise ConfigError(f"{where} is not TOML: {error}.") from None
 
 
 def parse(table: Mapping[str, Any]) -> RunConfig:

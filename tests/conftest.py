@@ -1,5 +1,7 @@
-"""Which tests run alone: ``bin/test`` runs all others side by side first."""
+"""Which tests run alone: ``bin/test`` runs all others side by side first. And what any of them may need."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -37,3 +39,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.path.is_relative_to(path) for path in ALONE):
             item.add_marker(pytest.mark.alone)
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text that is written to a file does not fit there."""
+
+    def write_some(path: Path, text: str, **about: str) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", write_some)

@@ -121,7 +121,7 @@ class Following:
             self._over = True
             with suppress(ConfigError):
                 self._add(read_result(result))
-        self._died = not ended and self._quiet() > NEWS_SECONDS and not is_in_use(self._directory)
+        self._died = self._quiet() > NEWS_SECONDS and not is_in_use(self._directory)
 
     def _add(self, record: Record) -> None:
         with self._lock:

@@ -80,7 +80,7 @@ def read_recorded(directory: Path) -> Recorded:
 def _config(directory: Path) -> RunConfig:
     path = directory / "config.toml"
     try:
-        config = loads(path.read_text(encoding="utf-8"))
+        config = loads(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise ConfigError(f"{directory} is not a run directory: cannot read config.toml: {error.strerror}.") from None
     if config.scheme.name == build.ASYNC:

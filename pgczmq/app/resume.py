@@ -293,7 +293,9 @@ def begin(config: RunConfig, found: Found | None, root: Path, *, name: str, run_
 
 def _tell_of_unfinished(of_that_name: Path, directory: Path) -> None:
     """Whoever begins anew may have meant to go on."""
-    if directory != of_that_name and _is_unfinished(of_that_name) and checkpoints.steps(of_that_name / CHECKPOINTS):
+    if directory == of_that_name or not _is_unfinished(of_that_name) or is_in_use(of_that_name):
+        return
+    if checkpoints.steps(of_that_name / CHECKPOINTS):
         log.info(
             "a new run, %s: %s has not finished; --resume %s goes on with that one instead",
             directory,
@@ -330,9 +332,14 @@ def _go_on(found: Found, directory: Path, config: RunConfig) -> Beginning:
 
 def _write_resolved(directory: Path, config: RunConfig) -> None:
     """Write ``config.toml``, whole or not at all: a run that is killed is found by it."""
-    temporary = directory / f"{PARTIAL}config.toml"
-    temporary.write_text(config.to_toml(), encoding="utf-8")
-    temporary.replace(directory / "config.toml")
+    file, temporary = directory / "config.toml", directory / f"{PARTIAL}config.toml"
+    try:
+        temporary.write_text(config.to_toml(), encoding="utf-8")
+        temporary.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise ConfigError(f"cannot write {file}: {error.strerror}. Free space there, or go elsewhere.") from None
 
 
 def keeper_of(config: RunConfig, beginning: Beginning, coefficients_NC: Floats, sync: Callable[[], None]) -> Keeper:

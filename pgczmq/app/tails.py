@@ -50,8 +50,9 @@ def about(directory: Path) -> RunRecord:
     Raises:
         ConfigError: it is no run directory.
     """
+    path = directory / "config.toml"
     try:
-        config = loads((directory / "config.toml").read_text(encoding="utf-8"))
+        config = loads(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise ConfigError(f"{directory} is not a run directory: cannot read config.toml: {error.strerror}.") from None
     return RunRecord(

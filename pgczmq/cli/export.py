@@ -38,5 +38,5 @@ def _write(run: RunDirectory, kind: str, place: Path) -> str:
     if kind == "tensorboard":
         return f"{export.write_tensorboard(run, place)} is written; tensorboard --logdir {place} shows it"
     steps = export.write_trace(run, place)
-    part = "" if steps == run.steps else f", with the first {steps:,} of {run.steps:,} steps"
+    part = "" if steps >= run.steps else f", with the first {steps:,} of {run.steps:,} steps"
     return f"{place} is written{part}; open it at ui.perfetto.dev"

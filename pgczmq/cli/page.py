@@ -1,5 +1,6 @@
 """``pgc report``."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -32,9 +33,21 @@ def write(paths: Sequence[Path], out: Path | None) -> int:
     made_with = {"Python": python_version()} | {name: version(name) for name in PROGRAMS}
     page = Page(shown(runs), [_explanation(run) for run in runs], made_with)
     check_writable(file, "--out")  # which leaves an empty file, so not before the runs have been read
-    file.write_text(written(page), encoding="utf-8")
+    _put(file, written(page))
     Console().print(f"{file} is written", markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+def _put(file: Path, text: str) -> None:
+    """Write the page, whole or not at all: an older one stays as it is."""
+    temporary = file.with_name(f".partial-{file.name}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise ConfigError(f"cannot write {file}: {error.strerror}. Free space there, or give --out.") from None
 
 
 def _explanation(run: RunDirectory) -> Mapping[str, Any] | None:

@@ -18,6 +18,8 @@ from pgczmq.view.progress import Steps
 
 def simulator(json_file: Path | None) -> None:
     """Print each row as it is measured."""
+    if json_file is not None:
+        check_writable(json_file)
     rows = []
     typer.echo(f"{'scheme':18} {'workers':>7} {'steps/s':>9} {'asked for':>9} {'us/worker/step':>14}")
     for row in speeds():

@@ -29,4 +29,8 @@ class Silence:
         if gap > planned + OVERSLEPT_SECONDS:
             self._heard_at = min(at, self._heard_at + gap)
         self._looked_at = at
+        return self.seconds(at)
+
+    def seconds(self, at: float) -> float:
+        """Of silence until now, without looking whether this process was held up."""
         return at - self._heard_at

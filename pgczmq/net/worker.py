@@ -154,7 +154,8 @@ class Worker:
         self._why = why
         if self._lost_at is None and self._heard_at is not None:
             self._lost_at = self._heard_at
-            log.warning("%s: looking for it again, for %g s at most", why, self._master_timeout)
+            left = self._master_timeout - self._silence.seconds(time.monotonic())
+            log.warning("%s: looking for it again, for %.0f s at most", why, max(0.0, left))
 
     # ------------------------------------------------------------ what a life tells
 

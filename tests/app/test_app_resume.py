@@ -208,7 +208,15 @@ def test_whoever_begins_anew_is_told_of_the_one_that_has_not_finished(
     caplog.clear()
     leave(tmp_path, settings(), 10, over=0, name="other")
     leave(tmp_path, settings(), name="other")
+    with locked(tmp_path / "run"):  # it goes on just now: nobody else can go on with it
+        leave(tmp_path, settings())
     assert caplog.text == ""
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path: Path, full_disk: None) -> None:
+    with pytest.raises(ConfigError, match=r"cannot write .*run/config.toml: No space left on device\. Free space"):
+        leave(tmp_path, settings())
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_one_that_could_not_begin_leaves_nothing(tmp_path: Path) -> None:

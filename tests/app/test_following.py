@@ -170,6 +170,23 @@ def test_it_is_said_when_nothing_comes_any_more(made: tuple[Path, list[Record]],
     assert late.seen().note.endswith("days")
 
 
+def test_a_run_whose_result_is_spoiled_has_died(made: tuple[Path, list[Record]], copy: Path) -> None:
+    append(copy, lines_of(made[0]))
+    (copy / "result.json").write_text("{")
+    clock = Clock()
+    following = Following(copy, clock)
+    following.look()
+    clock.now += 300
+    following.look()
+    assert following.seen().note == module.DIED and following.seen().is_over
+
+
+def test_a_spoiled_configuration_is_named(copy: Path) -> None:
+    (copy / "config.toml").write_text("x=")
+    with pytest.raises(ConfigError, match=f"{copy / 'config.toml'} is not TOML"):
+        Following(copy)
+
+
 @pytest.mark.parametrize("kind", [Following, lambda directory: Playback(directory, 1.0)])
 def test_what_is_no_run_directory_is_a_sentence(kind: type[Following], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not a run directory"):

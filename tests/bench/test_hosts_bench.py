@@ -372,7 +372,7 @@ class TestLineOf:
 
 
 def test_a_step_that_is_too_short_to_be_seen() -> None:
-    with pytest.raises(ClusterError, match="More parameters"):
+    with pytest.raises(ConfigError, match="More parameters"):
         transfers(sampled(*[(10_000, 0)] * 3, *[(0, 10_000)] * 3), 0.0, 0.06, 30_000, 8e6)
 
 

@@ -68,6 +68,14 @@ def test_report_explains_the_scheme(home: Path) -> None:
     assert "ends in .html: got page.pdf" in refused(home, "report", "runs/first", "--out", "page.pdf")
 
 
+def test_a_report_for_which_there_is_no_room_leaves_the_one_before(home: Path, tmp_path: Path, full_disk: None) -> None:
+    before = tmp_path / "report.html"
+    before.write_bytes(b"the one before")
+    with pytest.raises(ConfigError, match=r"cannot write .*report.html: No space left on device\. .*--out"):
+        page.write([home / "runs" / "first"], before)
+    assert [(file, file.read_bytes()) for file in tmp_path.iterdir()] == [(before, b"the one before")]
+
+
 def test_a_report_that_cannot_be_made_leaves_no_file(tmp_path: Path) -> None:
     for name in ("config.toml", "steps.jsonl"):
         (tmp_path / name).touch()

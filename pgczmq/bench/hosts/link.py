@@ -23,7 +23,7 @@ from itertools import pairwise
 from types import TracebackType
 
 from pgczmq.bench.hosts.lab import Lab
-from pgczmq.errors import ClusterError
+from pgczmq.errors import ClusterError, ConfigError
 
 SEGMENT_BYTES = 1448
 HEADER_BYTES = 14 + 20 + 20 + 12
@@ -138,12 +138,12 @@ def transfers(samples: Sequence[Sample], begin: float, end: float, nbytes: int, 
         rate: the link's limit, bits a second.
 
     Raises:
-        ClusterError: there are too few samples to tell.
+        ConfigError: there are too few samples to tell.
     """
     times = [sample.at for sample in samples]
     window = samples[max(0, bisect_right(times, begin) - 1) : bisect_right(times, end) + 1]
     if len(window) < SAMPLES_AT_LEAST:
-        raise ClusterError(
+        raise ConfigError(
             f"a step of {end - begin:.3f} s was too short to see what the link carried: {len(window)} samples, "
             f"at least {SAMPLES_AT_LEAST} needed. More parameters make longer steps."
         )

@@ -69,8 +69,8 @@ def measure(work: Work, *, rate: float, wire_dtype: str, steps: int) -> Row:
     """Have ``steps`` steps run in a lab of their own.
 
     Raises:
-        ConfigError: there can be no lab here.
-        ClusterError: the run failed, or its steps are too short to see what the link carries.
+        ConfigError: there can be no lab here, or the steps are too short to see what the link carries.
+        ClusterError: the run failed.
     """
     hosts = ["master", *(f"worker{number}" for number in range(work.workers))]
     with Lab(hosts, rate) as lab, Watch(lab, "master") as watch:
