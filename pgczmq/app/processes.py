@@ -106,12 +106,18 @@ def _end_with_parent() -> None:
 
 
 def end_helper() -> None:
-    """Remove what the helper needed on disk, if there is one, before this process leaves at once; it ends with it.
+    """End the helper, if there is one, and remove what it needed on disk, before this process leaves at once.
 
+    By itself it would end once it has loaded everything, and until then hold whatever pipe this process writes to.
     After this no process can be spawned. A process that ends as usual need not call it. Never fails.
     """
-    if _directory is not None:
-        shutil.rmtree(_directory, ignore_errors=True)
+    if _directory is None:
+        return
+    helper = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    if isinstance(helper, int):
+        with contextlib.suppress(OSError):
+            os.kill(helper, signal.SIGKILL)
+    shutil.rmtree(_directory, ignore_errors=True)
 
 
 def open_many_files() -> None:
