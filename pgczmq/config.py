@@ -7,6 +7,7 @@ In the environment a key's dots are double underscores: ``PGC_SCHEME__NAME=pgc-c
 import difflib
 import logging
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -317,6 +318,8 @@ class RunConfig(Section):
     def _directory_name(cls, name: str) -> str:
         if "/" in name or "\\" in name or name in {".", ".."}:
             raise ValueError("a run's name is the name of a directory and must not contain slashes")
+        if re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", name):
+            raise ValueError("a run's name is shown on terminals and must not contain control characters")
         return name
 
     def to_toml(self) -> str:

@@ -70,11 +70,15 @@ def start_helper(task: str = "") -> ForkServerContext:
     return context
 
 
+def place_for_sockets() -> str:
+    """Where directories for sockets are made: TMPDIR, unless names would be too long there, as on batch systems."""
+    place = tempfile.gettempdir()
+    return place if len(os.fsencode(place)) <= _DIRECTORY_BYTES else "/tmp"
+
+
 def _make_directory() -> str:
-    """Where the helper's socket will be: in TMPDIR, unless its name would be too long there, as on batch systems."""
-    kept = tempfile.tempdir
-    if len(os.fsencode(tempfile.gettempdir())) > _DIRECTORY_BYTES:
-        tempfile.tempdir = "/tmp"
+    """Where the helper's socket will be."""
+    kept, tempfile.tempdir = tempfile.tempdir, place_for_sockets()
     try:
         return multiprocessing.util.get_temp_dir()
     finally:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pgczmq.app import processes
+
 SCRIPT = """
 import os, tempfile
 from pgczmq.app import processes
@@ -57,6 +59,12 @@ def test_a_helper_is_there_where_the_name_of_its_socket_would_be_too_long(tmp_pa
     )
     assert (left.returncode, left.stderr) == (75, "")
     assert left.stdout.startswith("/tmp/") and not Path(left.stdout.strip()).exists()
+
+
+def test_sockets_are_put_where_their_names_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place, put in (("/scratch/me", "/scratch/me"), ("/scratch" * 12, "/tmp")):
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        assert processes.place_for_sockets() == put
 
 
 @pytest.mark.parametrize(("soft", "hard", "then"), [(256, 4096, 4096), (4096, 4096, 4096)])

@@ -54,7 +54,7 @@ def test_the_resolved_run_reads_back_as_the_same_run() -> None:
 @given(
     workers=st.integers(1, 4096),
     lr=st.floats(1e-300, 1e300),
-    name=st.text(st.characters(blacklist_characters="/\\", blacklist_categories=["Cs"])),
+    name=st.text(st.characters(blacklist_characters="/\\", blacklist_categories=["Cs", "Cc", "Zl", "Zp"])),
     seed=st.integers(0, 2**63 - 1),
     args=st.dictionaries(st.text(max_size=5), st.integers(-(2**63), 2**63 - 1) | st.booleans() | st.text(max_size=5)),
 )
@@ -209,6 +209,7 @@ def test_every_key_is_listed_once_and_can_be_named() -> None:
         ("threads=0", 'threads should be "auto" or at least 1: got 0.'),
         ("threads=few", "threads should be \"auto\" or at least 1: got 'few'."),
         ("name=a/b", "a run's name is the name of a directory and must not contain slashes: got 'a/b'."),
+        ("name=a\nb", r"a run's name is shown on terminals and must not contain control characters: got 'a\nb'."),
     ],
 )
 def test_a_bad_value_is_named_with_what_was_given_and_what_would_work(text: str, words: str) -> None:

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 
+from pgczmq.app.processes import place_for_sockets
 from pgczmq.bench.transport.turn import Took, Turn
 from pgczmq.bench.transport.work import Work
 from pgczmq.errors import ConfigError, PgcError
@@ -173,7 +174,8 @@ def take_turn(name: str, work: Work, steps: int) -> Took:
     Raises:
         PgcError: the contender failed, or its result is wrong.
     """
-    with tempfile.TemporaryDirectory(prefix="pgc-bench-", ignore_cleanup_errors=True) as scratch:
+    place = place_for_sockets()
+    with tempfile.TemporaryDirectory(prefix="pgc-bench-", dir=place, ignore_cleanup_errors=True) as scratch:
         turn = Turn(work.workers, work.params, steps, variant=name, scratch=scratch)
         errors = Path(scratch) / "stderr"
         with errors.open("w", encoding="utf-8") as stderr, _started(name, turn, stderr.fileno()) as process:
