@@ -24,6 +24,7 @@ from typing import Any
 
 from pgczmq.train import plain
 
+_ITS_OWN = "pgczmq.app.helper"
 PRELOADED = ["pgczmq.app.worker", "pgczmq.app.evaluator", "pgczmq.train.gradient", "pgczmq.train.evaluate"]
 _WITHOUT_TORCH = ["pgczmq.app.worker", "pgczmq.train.plain"]
 _OF_TASKS = {"digits": "sklearn.datasets", "resnet": "torchvision"}  # by how a built-in task's name begins
@@ -48,7 +49,7 @@ def start_helper(task: str = "") -> ForkServerContext:
     global _directory
     context = multiprocessing.get_context("forkserver")
     loaded = [*PRELOADED, *(module for begin, module in _OF_TASKS.items() if task.startswith(begin))]
-    context.set_forkserver_preload(_WITHOUT_TORCH if task == plain.NAME else loaded)
+    context.set_forkserver_preload([_ITS_OWN, *(_WITHOUT_TORCH if task == plain.NAME else loaded)])
     _directory = _make_directory()
     # Ctrl+C is for this process to handle; the helper only learns to ignore it once it has loaded everything. The
     # tracker is started first, because its start takes every block of SIGINT away.

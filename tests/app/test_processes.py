@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,18 @@ def test_what_a_helper_needed_on_disk_is_removed(tmp_path: Path) -> None:
         )
         assert (left.returncode, left.stderr) == (75, "")
         assert list(Path(there).iterdir()) == []
+
+
+def test_that_is_removed_too_when_whoever_needed_it_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace("leave(75)", "os.kill(os.getpid(), 9)"))
+    with tempfile.TemporaryDirectory(dir="/tmp") as there:
+        left = subprocess.run([sys.executable, str(script)], env={"TMPDIR": there}, timeout=60)
+        assert left.returncode == -9
+        ends_at = time.monotonic() + 60
+        while list(Path(there).iterdir()):
+            assert time.monotonic() < ends_at, "the helper ended without clearing away"
+            time.sleep(0.05)
 
 
 def test_a_helper_is_there_where_the_name_of_its_socket_would_be_too_long(tmp_path: Path) -> None:
