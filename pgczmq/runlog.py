@@ -22,6 +22,9 @@ from typing import Any
 from pgczmq.core.values import value
 from pgczmq.errors import ConfigError, PgcError
 
+PARTIAL = ".partial-"
+"""So begins the name of a file that is not written to its end."""
+
 # ---------------------------------------------------------------- records
 
 
@@ -293,19 +296,32 @@ def create_directory(root: Path, name: str) -> Path:
     raise ConfigError(f"there are 9,999 runs named {name} in {root}: choose another name.")
 
 
+def write_whole(file: Path, text: str) -> None:
+    """Write a file, whole or not at all: until then what was there stays.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of the attempt.
+    """
+    temporary = file.with_name(f"{PARTIAL}{file.name}")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(file)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
 def write_result(directory: Path, result: Result) -> None:
     """Write ``result.json``, whole or not at all.
 
     Raises:
         PgcError: it cannot be written.
     """
-    file, temporary = directory / "result.json", directory / ".partial-result.json"
+    file = directory / "result.json"
     try:
-        temporary.write_text(to_json(result) + "\n", encoding="utf-8")
-        temporary.replace(file)
+        write_whole(file, to_json(result) + "\n")
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise PgcError(f"cannot write {file}: {error.strerror}. Free space there, then --resume auto.") from None
 
 

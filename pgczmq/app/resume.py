@@ -23,7 +23,17 @@ from pgczmq.core.codes import Floats
 from pgczmq.core.progress import Progress
 from pgczmq.errors import ConfigError, PgcError
 from pgczmq.rewind import is_in_use, locked, rewind
-from pgczmq.runlog import FILES, EvalRecord, EventRecord, StepRecord, create_directory, read, read_result
+from pgczmq.runlog import (
+    FILES,
+    PARTIAL,
+    EvalRecord,
+    EventRecord,
+    StepRecord,
+    create_directory,
+    read,
+    read_result,
+    write_whole,
+)
 
 log = logging.getLogger("pgczmq.resume")
 
@@ -31,7 +41,6 @@ NEVER, AUTO = "never", "auto"
 SIMULATED = "simulated"
 """The run id of every simulated run: it must not differ between two of them."""
 CHECKPOINTS = "checkpoints"
-PARTIAL = ".partial-"
 _FREE = ("name", "steps", "device", "threads", "faults", "delay", "eval", "sim", "net", "checkpoint", "ui")
 """What may be another than before: it does not say what is trained."""
 _UNTOLD = ("name", "ui")
@@ -332,13 +341,10 @@ def _go_on(found: Found, directory: Path, config: RunConfig) -> Beginning:
 
 def _write_resolved(directory: Path, config: RunConfig) -> None:
     """Write ``config.toml``, whole or not at all: a run that is killed is found by it."""
-    file, temporary = directory / "config.toml", directory / f"{PARTIAL}config.toml"
+    file = directory / "config.toml"
     try:
-        temporary.write_text(config.to_toml(), encoding="utf-8")
-        temporary.replace(file)
+        write_whole(file, config.to_toml())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise ConfigError(f"cannot write {file}: {error.strerror}. Free space there, or go elsewhere.") from None
 
 

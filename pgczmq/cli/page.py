@@ -1,6 +1,5 @@
 """``pgc report``."""
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -9,9 +8,9 @@ from typing import Any
 
 from rich.console import Console
 
-from pgczmq.cli.common import check_writable
 from pgczmq.errors import ConfigError
 from pgczmq.rundirs import RunDirectory, look
+from pgczmq.runlog import write_whole
 from pgczmq.view.page.document import Page, written
 from pgczmq.view.pictures.run_plots import shown
 
@@ -32,22 +31,12 @@ def write(paths: Sequence[Path], out: Path | None) -> int:
         raise ConfigError(f"a report is a file that ends in .html: got {file}. {file}.html would work.")
     made_with = {"Python": python_version()} | {name: version(name) for name in PROGRAMS}
     page = Page(shown(runs), [_explanation(run) for run in runs], made_with)
-    check_writable(file, "--out")  # which leaves an empty file, so not before the runs have been read
-    _put(file, written(page))
+    try:
+        write_whole(file, written(page))
+    except OSError as error:
+        raise ConfigError(f"cannot write {file}: {error.strerror}. Name another place: --out.") from None
     Console().print(f"{file} is written", markup=False, highlight=False, soft_wrap=True)
     return 0
-
-
-def _put(file: Path, text: str) -> None:
-    """Write the page, whole or not at all: an older one stays as it is."""
-    temporary = file.with_name(f".partial-{file.name}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(file)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise ConfigError(f"cannot write {file}: {error.strerror}. Free space there, or give --out.") from None
 
 
 def _explanation(run: RunDirectory) -> Mapping[str, Any] | None:

@@ -71,8 +71,9 @@ def test_report_explains_the_scheme(home: Path) -> None:
 def test_a_report_for_which_there_is_no_room_leaves_the_one_before(home: Path, tmp_path: Path, full_disk: None) -> None:
     before = tmp_path / "report.html"
     before.write_bytes(b"the one before")
-    with pytest.raises(ConfigError, match=r"cannot write .*report.html: No space left on device\. .*--out"):
-        page.write([home / "runs" / "first"], before)
+    for file in (before, tmp_path / "new.html"):
+        with pytest.raises(ConfigError, match=rf"cannot write {file}: No space left on device\. .*--out"):
+            page.write([home / "runs" / "first"], file)
     assert [(file, file.read_bytes()) for file in tmp_path.iterdir()] == [(before, b"the one before")]
 
 
